@@ -1,0 +1,146 @@
+"""Problems, exceptions and exit codes shared by every room.
+
+The tree, and the exit code each branch ends with::
+
+    ParitygateError
+    |-- UsageError            2   wrong words on the command line, unknown case
+    |-- ManifestError         2   one or many problems in files a person wrote
+    |-- DriftError            1   a generated file differs from what would be generated
+    |-- PreflightError        3   something a run needs is missing
+    |   `-- MissingExtraError 3   an optional part of this package is not installed
+    |-- LegError              4   a leg broke: weights, memory, timeout, crash
+    |-- ArtifactError         4   the run's own files cannot be written or read back
+    `-- InfrastructureError  75   hub, network or agent; the only code that CI retries
+
+Anything else that escapes is a bug of paritygate, not of its user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Process exit codes; part of the contract with CI."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    PREFLIGHT = 3
+    LEG = 4
+    INFRASTRUCTURE = 75
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong in one place of one file.
+
+    ``path`` is project-relative where possible; ``line`` and ``column`` count from 1.
+    ``rule`` is the name of the check that found it. ``hint`` says what to do about it.
+    """
+
+    path: str
+    line: int
+    column: int
+    rule: str
+    message: str
+    hint: str = field(default="", compare=False)
+
+    def text(self) -> str:
+        """``path:line:column: [rule] message; hint`` on one line."""
+        tail = f"; {self.hint}" if self.hint else ""
+        return f"{self.path}:{self.line}:{self.column}: [{self.rule}] {self.message}{tail}"
+
+    def github(self) -> str:
+        """A GitHub Actions workflow command that annotates the line."""
+
+        def escape(text: str, *, attribute: bool = False) -> str:
+            text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+            return text.replace(":", "%3A").replace(",", "%2C") if attribute else text
+
+        body = self.message + (f"; {self.hint}" if self.hint else "")
+        place = f"file={escape(self.path, attribute=True)},line={self.line},col={self.column}"
+        return f"::error {place},title={escape(self.rule, attribute=True)}::{escape(body)}"
+
+
+class ParitygateError(Exception):
+    """Base of everything that a user can cause and mend."""
+
+    exit_code = ExitCode.FAILED
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(ParitygateError):
+    """Wrong words on the command line."""
+
+    exit_code = ExitCode.USAGE
+    code = "usage"
+
+
+class ManifestError(ParitygateError):
+    """One or many problems in hand-written files; ``problems`` is sorted and never empty."""
+
+    exit_code = ExitCode.USAGE
+    code = "manifest"
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(problem.text() for problem in self.problems))
+
+
+class DriftError(ParitygateError):
+    """Generated files on disk differ from what the manifests say."""
+
+    exit_code = ExitCode.FAILED
+    code = "drift"
+
+
+class PreflightError(ParitygateError):
+    """A run cannot start because something it needs is missing."""
+
+    exit_code = ExitCode.PREFLIGHT
+    code = "preflight"
+
+
+class MissingExtraError(PreflightError):
+    """An optional dependency is not installed."""
+
+    code = "missing-extra"
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(
+            f"the Python package {module!r} is not installed",
+            hint=f"install it with: pip install 'paritygate[{extra}]'",
+        )
+
+
+class LegError(ParitygateError):
+    """A leg broke before it delivered; ``kind`` is weights, memory, timeout, crash or killed."""
+
+    exit_code = ExitCode.LEG
+    code = "leg"
+
+    def __init__(self, message: str, *, kind: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+
+
+class ArtifactError(ParitygateError):
+    """The run directory cannot be written, or a file in it is not what was recorded."""
+
+    exit_code = ExitCode.LEG
+    code = "artifacts"
+
+
+class InfrastructureError(ParitygateError):
+    """Hub, network or lost agent: nothing that the code under test could have caused."""
+
+    exit_code = ExitCode.INFRASTRUCTURE
+    code = "infrastructure"

@@ -1,0 +1,200 @@
+"""What one run leaves behind, as frozen data.
+
+Numbers that may be infinite or NaN have the type ``Real``: JSON spells them ``"inf"``, ``"-inf"`` and ``"nan"``,
+so that a perfect PSNR stays readable and the file stays strict JSON (see ``codec``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Literal
+
+import msgspec
+
+RECORD_SCHEMA_VERSION = 1
+
+
+class Real(float):
+    """A float that keeps infinity and NaN through JSON."""
+
+
+class Status(str, Enum):
+    """Verdicts, worst first: the order is the precedence."""
+
+    ERROR = "error"
+    INVALID = "invalid"
+    FAILED = "failed"
+    UNVALIDATED = "unvalidated"
+    PROVISIONAL = "provisional"
+    PASSED = "passed"
+
+
+class DeviceProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """The device and numerical environment that a gate holds for. ``sku`` is ``CPU`` or a registry name."""
+
+    platform: str
+    sku: str
+    cards: int
+    arch: str
+    name: str
+
+
+class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One image as written by a leg. Paths are relative to the leg's directory.
+
+    ``float_path`` is a ``.npy`` of float32 ``(height, width, channels)`` in [0, 1] before rounding, where the
+    leg can give it.
+    """
+
+    path: str
+    sha256: str
+    float_path: str | None = None
+    float_sha256: str | None = None
+
+
+class OutputItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What a leg produced for one suite item."""
+
+    id: str
+    images: tuple[OutputFile, ...]
+
+
+class Effective(msgspec.Struct, frozen=True, kw_only=True):
+    """What really took effect in a leg, as observed there (``effective.json``).
+
+    ``settings``: dotted name -> JSON scalar. Names below ``config.`` are the exact item ``config``.
+    ``token_ids``: item id -> rows of ids. ``timesteps``, ``sigmas``: as the sampler used them, or None when the
+    leg cannot show them. ``initial_latents``: item id -> sha256 of the little-endian float32 bytes.
+    ``features``: feature name -> counters that show it ran. ``environment``: versions and paths; never compared.
+    """
+
+    schema_version: int = 1
+    settings: dict[str, str | int | float | bool | None] = {}
+    token_ids: dict[str, list[list[int]]] = {}
+    timesteps: list[int | float] | None = None
+    sigmas: list[float] | None = None
+    initial_latents: dict[str, str] = {}
+    features: dict[str, dict[str, int | float | str | bool]] = {}
+    environment: dict[str, Any] = {}
+
+
+class LegRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One leg as run. ``failure`` is None or a class of the taxonomy: weights, memory, timeout, crash, killed."""
+
+    name: str
+    runner: str
+    interpreter: str
+    duration_s: float
+    exit_code: int | None
+    failure: str | None
+    message: str
+    log: str
+    items: tuple[OutputItem, ...]
+    effective: Effective | None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason, in words, with a stable code. ``item`` names the suite item where there is one."""
+
+    code: str
+    message: str
+    item: str | None = None
+
+
+class ExactResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One item of the exact layer: token_ids, timesteps, sigmas, initial_latents or config."""
+
+    name: str
+    status: Literal["equal", "different", "unreported"]
+    detail: str
+
+
+class ChecklistRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting on both sides. ``note`` is the declared reason, or which leg did not report."""
+
+    field: str
+    reference: str
+    candidate: str
+    verdict: Literal["equal", "declared", "undeclared", "unreported", "declared-but-equal"]
+    note: str
+
+
+class MeasurementResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One aggregated metric with every value behind it.
+
+    ``values``: one per item x image in suite order, keyed ``<item>/<image index>``. ``typical`` is their median.
+    ``problem`` is empty, or why no number could be computed; ``value`` is then NaN and satisfies nothing.
+    """
+
+    id: str
+    metric: str
+    aggregate: str
+    unit: str
+    direction: Literal["higher", "lower"]
+    value: Real
+    typical: Real
+    worst_item: str
+    values: dict[str, Real]
+    target: Real | None = None
+    problem: str = ""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything observed about the two legs, before any bound.
+
+    A non-empty ``invalid`` means structure, non-finite or degenerate output; measurements are then empty.
+    ``bit_identical`` is true when every stored output file decodes to equal arrays.
+    """
+
+    invalid: tuple[Finding, ...] = ()
+    exact: tuple[ExactResult, ...] = ()
+    checklist: tuple[ChecklistRow, ...] = ()
+    measurements: tuple[MeasurementResult, ...] = ()
+    bit_identical: bool = False
+    feature: Finding | None = None
+
+
+class BoundResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One bound against one value. ``headroom`` is positive when satisfied, in the metric's unit."""
+
+    measurement: str
+    relation: Literal["at_least", "at_most"]
+    limit: Real
+    value: Real
+    satisfied: bool
+    headroom: Real
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is worth. ``scope`` says in words what a pass speaks for; ``gate`` where the bounds came from."""
+
+    status: Status
+    reasons: tuple[Finding, ...]
+    scope: str
+    gate: str
+    gate_status: Literal["accepted", "proposed", "none"]
+    bounds: tuple[BoundResult, ...] = ()
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``record.json``: one run, whole. Times are UTC in ISO 8601; paths are relative to the run directory."""
+
+    schema_version: int
+    run_id: str
+    case: str
+    base_case: str
+    variant: str | None
+    title: str
+    claim: str
+    contract: str
+    weights: Literal["trained", "random"]
+    purpose: Literal["run", "diagnostic"]
+    started: str
+    duration_s: float
+    attempt: int
+    in_ci: bool
+    profile: DeviceProfile
+    environment: dict[str, Any]
+    legs: tuple[LegRecord, ...]
+    comparison: Comparison
+    verdict: Verdict

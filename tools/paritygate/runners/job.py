@@ -1,0 +1,72 @@
+"""The job that a leg's worker process reads: everything it may know, and nothing about how it is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from paritygate.manifest.case import InputMedia, Item, Output
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One leg's work. Paths are absolute strings.
+
+    ``latents`` is a ``.npy`` of float32 ``(items, channels, height, width)`` in suite order, the same file for
+    every leg, or None when each leg draws its own from the seed of the item.
+    """
+
+    case: str
+    leg: str
+    runner: str
+    root: str
+    folder: str
+    directory: str
+    adapter: str | None
+    spec: dict[str, Any]
+    feature: str | None
+    model_id: str
+    model_revision: str
+    model_dir: str | None
+    output: Output
+    inputs: tuple[InputMedia, ...]
+    items: tuple[Item, ...]
+    latents: str | None
+    latents_sha256: str | None
+
+    @property
+    def latents_path(self) -> Path | None:
+        """``latents`` as a path."""
+        return Path(self.latents) if self.latents else None
+
+
+class Writer(Protocol):
+    """What a runner or adapter reports to. Everything is on disk when a call returns."""
+
+    def image(self, item_id: str, pixels: Any, *, index: int = 0) -> None:
+        """Store one image.
+
+        Args:
+            item_id: the suite item that it answers.
+            pixels: ``(height, width, channels)``: float32 in [0, 1], or uint8. Floats are also kept unrounded.
+            index: position within the item when ``output.count`` or layers exceed one.
+        """
+
+    def token_ids(self, item_id: str, rows: list[list[int]]) -> None:
+        """The token ids that reached the text encoder, one row per prompt (unconditional first)."""
+
+    def initial_latents(self, item_id: str, latents: Any) -> None:
+        """Digest the float32 latents ``(channels, height, width)`` that entered the first step."""
+
+    def schedule(self, *, timesteps: list[int | float], sigmas: list[float] | None) -> None:
+        """Timesteps and noise levels as the sampler used them, first step first."""
+
+    def setting(self, name: str, value: str | int | float | bool | None) -> None:
+        """One effective setting under a dotted name; names below ``config.`` join the exact layer."""
+
+    def feature(self, name: str, **counters: int | float | str | bool) -> None:
+        """Counters that show that an acceleration feature really ran."""
+
+    def environment(self, name: str, value: Any) -> None:
+        """A version or path worth keeping; never compared."""
