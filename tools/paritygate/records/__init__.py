@@ -1,1 +1,1 @@
-"""records room."""
+"""What a run leaves behind: frozen data, strict JSON, atomic files."""

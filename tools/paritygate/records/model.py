@@ -72,7 +72,7 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str | int | float | bool | None] = {}
     token_ids: dict[str, list[list[int]]] = {}
     timesteps: list[int | float] | None = None
-    sigmas: list[float] | None = None
+    sigmas: list[Real] | None = None
     initial_latents: dict[str, str] = {}
     features: dict[str, dict[str, int | float | str | bool]] = {}
     environment: dict[str, Any] = {}

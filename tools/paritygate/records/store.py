@@ -1,0 +1,83 @@
+"""Files of a run: written whole or not at all, read back typed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from paritygate.errors import ArtifactError
+from paritygate.records.codec import dumps, loads
+from paritygate.records.model import RECORD_SCHEMA_VERSION, RunRecord
+
+RECORD_NAME = "record.json"
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int
+
+
+def write_bytes_atomic(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part.
+
+    Raises:
+        ArtifactError: when the folder is read-only, full or missing; the old file is then untouched.
+    """
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp makes files private; artifacts are read by CI agents under other users.
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        raise ArtifactError(
+            f"cannot write {path}: {error.strerror or error}", hint="free space, or choose a folder with --artifacts"
+        ) from error
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """``write_bytes_atomic`` for UTF-8 text."""
+    write_bytes_atomic(path, text.encode("utf-8", "surrogatepass"))
+
+
+def write_record(run_dir: Path, record: RunRecord) -> Path:
+    """Write ``record.json`` into the run directory and return its path.
+
+    Raises:
+        ArtifactError: when it cannot be written.
+    """
+    path = run_dir / RECORD_NAME
+    write_text_atomic(path, dumps(record))
+    return path
+
+
+def read_record(run_dir: Path) -> RunRecord:
+    """The record of a run directory (or of a ``*.json`` file, for committed evidence).
+
+    Raises:
+        ArtifactError: when there is none, when it is not valid, or when a later version of this program wrote it.
+    """
+    path = run_dir if run_dir.suffix == ".json" else run_dir / RECORD_NAME
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot read {path}: {error.strerror or error}", hint="the run did not finish, or this is no run directory"
+        ) from error
+    version = loads(text, _Versioned, source=str(path)).schema_version
+    if version > RECORD_SCHEMA_VERSION:
+        raise ArtifactError(
+            f"{path}: schema_version is {version}; this version reads up to {RECORD_SCHEMA_VERSION}",
+            hint="upgrade with: pip install --upgrade paritygate",
+        )
+    return loads(text, RunRecord, source=str(path))
