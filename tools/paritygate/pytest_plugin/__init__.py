@@ -1,0 +1,1 @@
+"""The pytest plugin: one test function stands for every case beneath its folder."""
