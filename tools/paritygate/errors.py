@@ -5,6 +5,8 @@ The tree, and the exit code each branch ends with::
     ParitygateError
     |-- UsageError            2   wrong words on the command line, unknown case
     |-- ManifestError         2   one or many problems in files a person wrote
+    |-- MediaError            1   an image or array file is not what it must be
+    |-- MetricError           1   a metric has no value for these arrays
     |-- DriftError            1   a generated file differs from what would be generated
     |-- PreflightError        3   something a run needs is missing
     |   `-- MissingExtraError 3   an optional part of this package is not installed
@@ -93,6 +95,24 @@ class ManifestError(ParitygateError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems))
         super().__init__("\n".join(problem.text() for problem in self.problems))
+
+
+class MediaError(ParitygateError):
+    """An image or array file is refused; ``kind`` is unreadable, format, mode, size, range or path."""
+
+    exit_code = ExitCode.FAILED
+    code = "media"
+
+    def __init__(self, message: str, *, kind: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+
+
+class MetricError(ParitygateError):
+    """A metric is not defined for the arrays it was given."""
+
+    exit_code = ExitCode.FAILED
+    code = "metric"
 
 
 class DriftError(ParitygateError):
