@@ -1,0 +1,66 @@
+# Two commands on a fresh machine: `make demo` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+CASES := tests/e2e/accuracy
+EXTRAS := --extra run --extra diffusers --extra onnx --extra pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check unit accuracy graphs lock bench clean
+
+help:  ## List the targets.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+# A stamp per lock file: an unchanged lock costs nothing, a changed one reinstalls.
+$(VENV)/.run: requirements/run.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	touch $@
+
+graphs: $(VENV)/.run  ## Export the ONNX graphs of the tiny-digits candidates.
+	$(BIN)/python $(CASES)/tiny_digits/export_onnx.py
+
+demo: $(VENV)/.run graphs  ## Validate, check the generated CI, run one case on trained weights, write its report.
+	$(BIN)/paritygate validate
+	$(BIN)/paritygate ci generate --check
+	$(BIN)/paritygate run tiny-digits-t2i-onnx
+
+test: check unit accuracy  ## The whole test command: static checks, unit tests, accuracy cases on CPU.
+
+check: $(VENV)/.dev  ## Formatting, lint, strict types, the import table, manifests and drift of generated files.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
+	$(BIN)/paritygate validate
+	$(BIN)/paritygate ci generate --check
+
+unit: $(VENV)/.dev  ## Unit tests.
+	$(BIN)/python -m pytest -q tests/unit
+
+accuracy: $(VENV)/.dev graphs  ## The accuracy cases that a CPU can run, and the faults that must turn them red.
+	$(BIN)/python -m pytest -q $(CASES) -m "accuracy and cpu" --paritygate-expect 3 --junitxml artifacts/junit/accuracy.xml
+	$(BIN)/python -m pytest -q $(CASES)/test_faults.py
+
+bench: $(VENV)/.dev graphs  ## Speed beside named peers, as ratios within one run.
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+# CUDA libraries are left out: torch pins its own, and a CPU build of torch wants none of them.
+lock: $(VENV)/.dev  ## Resolve requirements/*.lock again for every supported Python.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 $(EXTRAS) --group build -c requirements/pins.txt \
+	  --no-header --no-annotate --quiet -o requirements/run.all
+	grep -vE '^(nvidia-|cuda-|triton=)' requirements/run.all > requirements/run.lock
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 $(EXTRAS) --group build --group dev -c requirements/run.all \
+	  --no-header --no-annotate --quiet -o requirements/dev.all
+	grep -vE '^(nvidia-|cuda-|triton=)' requirements/dev.all > requirements/dev.lock
+	rm requirements/run.all requirements/dev.all
+
+clean:  ## Remove what was built and run here; the virtual environment stays.
+	rm -rf build artifacts .paritygate .mypy_cache .ruff_cache .pytest_cache
