@@ -1,1 +1,1 @@
-"""metrics room."""
+"""Arrays in, numbers out: the metrics and what each of them means."""
