@@ -1,0 +1,72 @@
+"""Documents against their JSON Schema, with errors in our words and at the author's line.
+
+The schemas are JSON Schema 2020-12 in ``schema/*.schema.json``, usable by editors as they are. The annotation
+``x-expected`` beside a keyword says in words what is expected there.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from jsonschema_rs import Draft202012Validator
+
+from paritygate.errors import Problem
+from paritygate.manifest.loader import Document
+from paritygate.manifest.wording import describe
+
+SchemaName = Literal["case", "gate", "hardware", "lanes", "sources", "project"]
+
+#: The newest ``schema_version`` that this package understands.
+SCHEMA_VERSION = 1
+#: Loader problems after which the shape of the data means nothing.
+_FATAL = frozenset({"file", "yaml-anchor", "yaml-documents", "yaml-empty", "yaml-syntax", "yaml-tag"})
+
+
+@cache
+def schema_text(name: SchemaName) -> str:
+    """The schema file as shipped."""
+    return (resources.files("paritygate.manifest") / "schema" / f"{name}.schema.json").read_text("utf-8")
+
+
+@cache
+def schema_data(name: SchemaName) -> dict[str, Any]:
+    """The schema as data. Treat it as read-only: it is shared."""
+    data: dict[str, Any] = json.loads(schema_text(name))
+    return data
+
+
+@cache
+def validator(name: SchemaName) -> Draft202012Validator:
+    """The compiled validator, built once a process."""
+    return Draft202012Validator(schema_data(name))
+
+
+def check(document: Document, name: SchemaName) -> list[Problem]:
+    """Every way in which a document breaks its schema, sorted; places the loader already reported are left out.
+
+    A ``schema_version`` from the future is the only problem reported of its file: its other keys may be right.
+    """
+    if any(problem.rule in _FATAL for problem in document.problems):
+        return []
+    if too_new := _from_the_future(document):
+        return [too_new]
+    if validator(name).is_valid(document.data):
+        return []
+    known = {(problem.line, problem.column) for problem in document.problems}
+    problems = describe(document, schema_data(name), list(validator(name).iter_errors(document.data)))
+    return sorted(problem for problem in problems if (problem.line, problem.column) not in known)
+
+
+def _from_the_future(document: Document) -> Problem | None:
+    version = document.data.get("schema_version") if isinstance(document.data, dict) else None
+    if type(version) is not int or version <= SCHEMA_VERSION:
+        return None
+    return document.problem(
+        ("schema_version",),
+        "schema-version",
+        f"schema_version {version} is newer than this paritygate understands ({SCHEMA_VERSION})",
+        hint="upgrade with: pip install --upgrade paritygate",
+    )

@@ -1,0 +1,224 @@
+"""Schema errors in words: what stands there, what was expected, and the nearest valid spelling."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from paritygate.errors import Problem
+from paritygate.manifest.loader import Document, Pointer
+
+_NOUNS = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "null",
+    "number": "a number",
+    "object": "a mapping",
+    "string": "text",
+}
+_Describer: TypeAlias = Callable[[Document, Mapping[str, Any], Pointer, Any], Iterable[Problem]]
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """``did you mean 'x'?`` for the closest known word, else the known words, else nothing."""
+    names = sorted(known)
+    lowered = {name.lower(): name for name in reversed(names)}
+    close = difflib.get_close_matches(str(word).lower(), lowered, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean '{lowered[close[0]]}'?"
+    if not names:
+        return ""
+    return f"expected one of: {', '.join(names)}" if len(names) > 1 else f"expected: {names[0]}"
+
+
+def show(value: Any) -> str:
+    """A value as a reader would call it: ``the number 3``, ``'text'``, ``a list``."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null (nothing)"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else f"{value[:57]}...")
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def spell(pointer: Pointer) -> str:
+    """``measure.output[0].metric``; ``the file`` for the root."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in pointer)
+    return text.lstrip(".") or "the file"
+
+
+def describe(document: Document, schema: Mapping[str, Any], errors: Sequence[Any]) -> list[Problem]:
+    """Our problems for the validator's errors.
+
+    One mistake gives one problem: a value of the wrong type is not also too small, and a misspelt key is not also
+    a missing one.
+    """
+    of_wrong_type = {tuple(error.instance_path) for error in errors if error.kind.name == "type"}
+    problems: dict[tuple[object, ...], Problem] = {}
+    for error in errors:
+        pointer: Pointer = tuple(error.instance_path)
+        if pointer in of_wrong_type and error.kind.name != "type":
+            continue
+        node = _schema_node(schema, error.schema_path)
+        for problem in _DESCRIBERS.get(error.kind.name, _other)(document, node, pointer, error):
+            problems[problem.line, problem.column, problem.rule, problem.message] = problem
+    return _without_misspelt(list(problems.values()))
+
+
+def _without_misspelt(problems: list[Problem]) -> list[Problem]:
+    suggested = {(problem.path, problem.hint) for problem in problems if problem.rule == "unknown-key"}
+
+    def is_misspelt(problem: Problem) -> bool:
+        key = problem.message.split()[-1]
+        return problem.rule == "missing-key" and (problem.path, f"did you mean {key}?") in suggested
+
+    return [problem for problem in problems if not is_misspelt(problem)]
+
+
+def _schema_node(schema: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[str, Any]:
+    """The schema object that holds the failing keyword."""
+    node: Any = schema
+    for part in path[:-1]:
+        node = node[part]
+    return node if isinstance(node, Mapping) else {}
+
+
+def _expected(node: Mapping[str, Any]) -> str:
+    return str(node.get("x-expected", ""))
+
+
+def _unknown(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    known = set(node.get("properties", {}))
+    present = set(error.instance) if isinstance(error.instance, dict) else set()
+    for key in error.kind.unexpected:
+        where = f" in {spell(pointer)}" if pointer else ""
+        # A near name that is already there is not what the author meant.
+        hint = nearest(key, known - present) or _expected(node)
+        yield document.problem((*pointer, key), "unknown-key", f"unknown key {key!r}{where}", hint=hint, at_key=True)
+
+
+def _missing(document: Document, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    message = f"{spell(pointer)} misses the key {error.kind.property!r}"
+    yield document.problem(pointer, "missing-key", message, at_key=True)
+
+
+def _type(document: Document, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    types = [name for name in error.kind.types if name != "null"] or ["null"]
+    expected = " or ".join(_NOUNS[name] for name in types)
+    written = document.written(pointer)
+    is_scalar = isinstance(error.instance, bool | int | float)
+    found = f"{written} ({'true or false' if isinstance(error.instance, bool) else 'a number'})"
+    message = f"{spell(pointer)}: expected {expected}, found {found if is_scalar and written else show(error.instance)}"
+    hint = ""
+    if "string" in types and is_scalar:
+        hint = f"quote it as '{written}'"
+    elif isinstance(error.instance, str) and {"number", "integer", "boolean"} & set(types):
+        hint = _unquote(error.instance, types)
+    yield document.problem(pointer, "type", message, hint=hint)
+
+
+def _unquote(text: str, types: Sequence[str]) -> str:
+    if "boolean" in types and text.lower() in {"yes", "no", "on", "off"}:
+        return "write true or false: YAML 1.2 reads yes, no, on and off as text"
+    try:
+        float(text)
+    except ValueError:
+        return ""
+    return "write it without quotes"
+
+
+def _enum(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    options = node.get("enum", [node["const"]] if "const" in node else [])
+    names = [option for option in options if isinstance(option, str)]
+    hint = nearest(error.instance, names) or f"expected {' or '.join(str(option) for option in options)}"
+    message = f"{spell(pointer)}: {show(error.instance)} is not a valid value here"
+    yield document.problem(pointer, "value", message, hint=hint)
+
+
+def _pattern(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    expected = _expected(node) or f"text that matches {node.get('pattern')}"
+    yield document.problem(pointer, "format", f"{spell(pointer)}: expected {expected}, found {show(error.instance)}")
+
+
+def _property_names(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    # The schema path leads into propertyNames, whose keyword failed on the key itself.
+    key = error.kind.error.instance
+    expected = _expected(node) or f"names that match {node.get('pattern')}"
+    message = f"the key {key!r} in {spell(pointer)}: expected {expected}"
+    yield document.problem((*pointer, key), "format", message, at_key=True)
+
+
+_LIMITS = {
+    "exclusiveMaximum": "less than {}",
+    "exclusiveMinimum": "more than {}",
+    "maxItems": "at most {} entries",
+    "maxLength": "at most {} characters",
+    "maxProperties": "at most {} keys",
+    "maximum": "at most {}",
+    "minItems": "at least {} entries",
+    "minLength": "at least {} characters",
+    "minProperties": "at least {} keys",
+    "minimum": "at least {}",
+    "multipleOf": "a multiple of {}",
+}
+
+
+def _limit(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    name = error.kind.name
+    limit = node.get(name)
+    expected = _LIMITS[name].format(limit)
+    if limit == 1:
+        expected = expected.replace("entries", "entry").replace("characters", "character").replace("keys", "key")
+    size = len(error.instance) if name.endswith(("Items", "Length", "Properties")) else error.instance
+    message = f"{spell(pointer)}: expected {expected}, found {size}"
+    yield document.problem(pointer, "range", message, hint=_expected(node))
+
+
+def _unique(document: Document, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    seen: list[Any] = []
+    for index, value in enumerate(error.instance):
+        if value in seen:
+            message = f"{spell(pointer)}: {show(value)} stands twice in a list of different entries"
+            yield document.problem((*pointer, index), "value", message, hint="remove one of the two")
+        seen.append(value)
+
+
+def _refused(document: Document, node: Mapping[str, Any], pointer: Pointer, _error: Any) -> Iterable[Problem]:
+    yield document.problem(
+        pointer, "unknown-key", f"the key {spell(pointer)} has no place here", hint=_expected(node), at_key=True
+    )
+
+
+def _choice(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    expected = _expected(node) or str(node.get("title", "another form"))
+    is_mapping = isinstance(error.instance, dict)
+    found = f"the keys {', '.join(sorted(error.instance))}" if is_mapping else show(error.instance)
+    yield document.problem(pointer, "value", f"{spell(pointer)}: expected {expected}, found {found}", at_key=is_mapping)
+
+
+def _other(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+    expected = _expected(node)
+    message = f"{spell(pointer)}: expected {expected}" if expected else f"{spell(pointer)}: not valid here"
+    yield document.problem(pointer, "value", message, hint=f"schema keyword {error.kind.name}")
+
+
+_DESCRIBERS: dict[str, _Describer] = {
+    **dict.fromkeys(_LIMITS, _limit),
+    "additionalProperties": _unknown,
+    "anyOf": _choice,
+    "const": _enum,
+    "enum": _enum,
+    "falseSchema": _refused,
+    "oneOf": _choice,
+    "pattern": _pattern,
+    "propertyNames": _property_names,
+    "required": _missing,
+    "type": _type,
+    "unevaluatedProperties": _unknown,
+    "uniqueItems": _unique,
+}
