@@ -1,1 +1,1 @@
-"""media room."""
+"""Files <-> arrays with a declared layout, digests of trees, and safe paths. Never converts, resizes or guesses."""
