@@ -1,0 +1,43 @@
+"""Shell lines that a person writes into ``setup`` lists, judged without a shell.
+
+They stand before the test command in one script. A line that is not complete would swallow that command, and one
+that ends the script would skip it: either way the step would be green without a test.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+_JOINERS = ("&&", "||", "|", "\\", "(", "{")
+_ENDERS = frozenset({"exec", "exit", "logout", "return"})
+
+
+def upload_fault(text: str) -> tuple[str, str] | None:
+    """Why a text cannot pass through a pipeline upload unchanged, as (message, hint); None when it can.
+
+    The upload reads both ``$$`` and backslash-dollar as an escaped dollar, so a dollar after a backslash has no
+    spelling that every agent version reads alike.
+    """
+    if "\\$" in text:
+        return (
+            "a backslash before a dollar does not survive the pipeline upload",
+            "quote with '...', or use a script file",
+        )
+    return None
+
+
+def setup_fault(line: str) -> tuple[str, str] | None:
+    """Why a setup line cannot stand before the test command, as (message, hint); None when it can."""
+    if fault := upload_fault(line):
+        return fault
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        return f"the shell line is not complete: {str(error).lower()}", "close what it opens on the same line"
+    if words and (line.rstrip().endswith(_JOINERS) or words[-1] in _JOINERS):
+        return "the shell line is not complete: it continues into the next one", "make each line a whole command"
+    if "<<" in line and "<<<" not in line:
+        return "a here-document would swallow the test command", "put the text into a file of the project"
+    if words and words[0] in _ENDERS:
+        return f"{words[0]!r} would end the script before the test command", "write a line that fails instead"
+    return None
