@@ -1,1 +1,115 @@
-"""The pytest plugin: one test function stands for every case beneath its folder."""
+"""The pytest plugin: one test function stands for every case beneath its folder.
+
+Inert until a test asks for ``accuracy_case``: other projects pay an import of the standard library and a look
+for ``paritygate.yaml`` above their root. ``outcomes`` is the arithmetic, ``watch`` the session's account,
+``cases`` and ``check`` load only where there are cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from paritygate.pytest_plugin.watch import FIXTURE, Watch, settle, target_of
+
+if TYPE_CHECKING:
+    from paritygate.pytest_plugin.check import AccuracyCase
+
+_PARAMETERS: pytest.StashKey[dict[Path, list[Any]]] = pytest.StashKey()
+_CASE: pytest.StashKey[AccuracyCase] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the two options."""
+    group = parser.getgroup("paritygate", "accuracy cases")
+    group.addoption(
+        "--paritygate-expect",
+        type=_count,
+        metavar="N",
+        help="fail when fewer than N cases were really compared (passed, failed, provisional or invalid)",
+    )
+    group.addoption(
+        "--paritygate-artifacts",
+        metavar="DIR",
+        help="write run directories below DIR instead of the project's artifacts folder",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the session's account, and register the marks of the project above the root, if there is one."""
+    config.stash[_PARAMETERS] = {}
+    if artifacts := config.getoption("paritygate_artifacts"):
+        # xdist workers receive the options as they stand now, and need not start in the same folder.
+        config.option.paritygate_artifacts = str((config.invocation_params.dir / artifacts).absolute())
+    config.pluginmanager.register(Watch(config), "paritygate-watch")
+    if _in_project(config.rootpath):
+        try:
+            from paritygate.pytest_plugin.cases import register_project_marks  # noqa: PLC0415 - only projects pay for it
+        except ImportError:  # TEMPORARY until manifest.index lands
+            return
+        register_project_marks(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test that asks for ``accuracy_case`` every case beneath its folder."""
+    folder = metafunc.definition.path.parent
+    if FIXTURE not in metafunc.fixturenames or not _in_project(folder):
+        return
+    from paritygate.pytest_plugin.cases import parameters  # noqa: PLC0415 - other tests never load it
+
+    known = metafunc.config.stash[_PARAMETERS]
+    if folder not in known:
+        known[folder] = parameters(metafunc.config, folder)
+    metafunc.parametrize(FIXTURE, known[folder], indirect=True)
+
+
+@pytest.fixture
+def accuracy_case(request: pytest.FixtureRequest) -> AccuracyCase:
+    """The case of this test node: ``accuracy_case.check()`` runs it and turns its verdict into a test result."""
+    if not hasattr(request, "param"):
+        pytest.fail(f"paritygate: no paritygate.yaml above {request.path}; run: paritygate init", pytrace=False)
+    from paritygate.pytest_plugin.check import AccuracyCase  # noqa: PLC0415 - other tests never load it
+
+    case = AccuracyCase(request.param, in_ci=in_ci(), artifacts=request.config.getoption("paritygate_artifacts"))
+    request.node.stash[_CASE] = case
+    return case
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Hold what the test reports against what its case left behind."""
+    report = yield
+    concludes = report.when == "call" or (report.when == "setup" and not report.passed)
+    target = target_of(item)
+    if concludes and target is not None:
+        case = item.stash.get(_CASE, None)
+        outcome = settle(
+            report,
+            name=target.case.id,
+            outcome=case.outcome if case else None,
+            green=bool(case and case.green),
+            in_ci=in_ci(),
+        )
+        item.user_properties.extend(outcome.properties())
+        report.user_properties.extend(outcome.properties())
+    return report
+
+
+def in_ci() -> bool:
+    """Whether the run is part of CI, where only ``passed`` is green."""
+    return os.environ.get("CI", "").strip().lower() in {"1", "true"}
+
+
+def _in_project(folder: Path) -> bool:
+    return any((above / "paritygate.yaml").is_file() for above in (folder, *folder.parents))
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected a count of cases, 0 or more, got {text!r}")
+    return int(text)
