@@ -146,6 +146,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     ``id`` is the node id (``<case id>`` or ``<case id>-<variant id>``); ``base_id`` and ``variant`` are its halves.
     ``document`` is the resolved manifest as plain data (``extends`` and ``variants`` applied).
+    ``bases`` are the manifests that this one extends, nearest first, project-relative.
     """
 
     id: str
@@ -153,6 +154,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     variant: str | None
     root: Path
     manifest: str
+    bases: tuple[str, ...] = ()
     title: str
     claim: Claim
     task: str
