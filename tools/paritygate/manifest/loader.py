@@ -6,6 +6,7 @@ aliases, tags and further documents are refused, so nothing can expand. All prob
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,14 @@ class Document:
         mark = self._values.get(pointer)
         found = _SNIPPET.match(self.text, mark.index) if mark is not None else None
         return found.group() if found else ""
+
+    def origin(self, pointer: Pointer) -> tuple[str, int, int]:
+        """``(file, line, column)`` of the value at ``pointer``."""
+        return (self.display, *self.position(pointer))
+
+    def folder(self, pointer: Pointer) -> str:  # noqa: ARG002 - one document, one folder
+        """The folder of the file, as shown: what its relative paths start from."""
+        return posixpath.dirname(self.display)
 
     def problem(self, pointer: Pointer, rule: str, message: str, *, hint: str = "", at_key: bool = False) -> Problem:
         """A problem of this file at a value, or at the key that names it."""

@@ -15,9 +15,10 @@ from jsonschema_rs import Draft202012Validator
 
 from paritygate.errors import Problem
 from paritygate.manifest.loader import Document
+from paritygate.manifest.merge import Located
 from paritygate.manifest.wording import describe
 
-SchemaName = Literal["case", "gate", "hardware", "lanes", "sources", "project"]
+SchemaName = Literal["case", "gate", "hardware", "lanes", "project", "sources"]
 
 #: The newest ``schema_version`` that this package understands.
 SCHEMA_VERSION = 1
@@ -49,18 +50,36 @@ def check(document: Document, name: SchemaName) -> list[Problem]:
 
     A ``schema_version`` from the future is the only problem reported of its file: its other keys may be right.
     """
-    if any(problem.rule in _FATAL for problem in document.problems):
+    if not has_shape(document):
         return []
-    if too_new := _from_the_future(document):
+    if too_new := from_the_future(document):
         return [too_new]
+    known = {(problem.line, problem.column) for problem in document.problems}
+    return [problem for problem in check_data(document, name) if (problem.line, problem.column) not in known]
+
+
+def check_data(document: Located, name: SchemaName) -> list[Problem]:
+    """Every way in which plain or merged data breaks a schema, sorted."""
     if validator(name).is_valid(document.data):
         return []
-    known = {(problem.line, problem.column) for problem in document.problems}
-    problems = describe(document, schema_data(name), list(validator(name).iter_errors(document.data)))
-    return sorted(problem for problem in problems if (problem.line, problem.column) not in known)
+    return sorted(describe(document, schema_data(name), list(validator(name).iter_errors(document.data))))
 
 
-def _from_the_future(document: Document) -> Problem | None:
+def check_variants(document: Document) -> list[Problem]:
+    """What is wrong with the list of variants itself; what a variant holds is checked where it is merged."""
+    case = schema_data("case")
+    schema = {"properties": {"variants": case["properties"]["variants"]}, "$defs": case["$defs"]}
+    errors = list(Draft202012Validator(schema).iter_errors({"variants": document.data["variants"]}))
+    return sorted(describe(document, schema, errors)) if errors else []
+
+
+def has_shape(document: Document) -> bool:
+    """Whether the file was read far enough for its data to mean something."""
+    return not any(problem.rule in _FATAL for problem in document.problems)
+
+
+def from_the_future(document: Document) -> Problem | None:
+    """The problem of a ``schema_version`` newer than ours."""
     version = document.data.get("schema_version") if isinstance(document.data, dict) else None
     if type(version) is not int or version <= SCHEMA_VERSION:
         return None

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from paritygate.errors import Problem
-from paritygate.manifest.loader import Document, Pointer
+from paritygate.manifest.loader import Pointer
+from paritygate.manifest.merge import Located
 
 _NOUNS = {
     "array": "a list",
@@ -18,7 +19,7 @@ _NOUNS = {
     "object": "a mapping",
     "string": "text",
 }
-_Describer: TypeAlias = Callable[[Document, Mapping[str, Any], Pointer, Any], Iterable[Problem]]
+_Describer: TypeAlias = Callable[[Located, Mapping[str, Any], Pointer, Any], Iterable[Problem]]
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
@@ -52,7 +53,7 @@ def spell(pointer: Pointer) -> str:
     return text.lstrip(".") or "the file"
 
 
-def describe(document: Document, schema: Mapping[str, Any], errors: Sequence[Any]) -> list[Problem]:
+def describe(document: Located, schema: Mapping[str, Any], errors: Sequence[Any]) -> list[Problem]:
     """Our problems for the validator's errors.
 
     One mistake gives one problem: a value of the wrong type is not also too small, and a misspelt key is not also
@@ -92,7 +93,7 @@ def _expected(node: Mapping[str, Any]) -> str:
     return str(node.get("x-expected", ""))
 
 
-def _unknown(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _unknown(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     known = set(node.get("properties", {}))
     present = set(error.instance) if isinstance(error.instance, dict) else set()
     for key in error.kind.unexpected:
@@ -102,12 +103,12 @@ def _unknown(document: Document, node: Mapping[str, Any], pointer: Pointer, erro
         yield document.problem((*pointer, key), "unknown-key", f"unknown key {key!r}{where}", hint=hint, at_key=True)
 
 
-def _missing(document: Document, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _missing(document: Located, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     message = f"{spell(pointer)} misses the key {error.kind.property!r}"
     yield document.problem(pointer, "missing-key", message, at_key=True)
 
 
-def _type(document: Document, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _type(document: Located, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     types = [name for name in error.kind.types if name != "null"] or ["null"]
     expected = " or ".join(_NOUNS[name] for name in types)
     written = document.written(pointer)
@@ -132,7 +133,7 @@ def _unquote(text: str, types: Sequence[str]) -> str:
     return "write it without quotes"
 
 
-def _enum(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _enum(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     options = node.get("enum", [node["const"]] if "const" in node else [])
     names = [option for option in options if isinstance(option, str)]
     hint = nearest(error.instance, names) or f"expected {' or '.join(str(option) for option in options)}"
@@ -140,12 +141,12 @@ def _enum(document: Document, node: Mapping[str, Any], pointer: Pointer, error: 
     yield document.problem(pointer, "value", message, hint=hint)
 
 
-def _pattern(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _pattern(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     expected = _expected(node) or f"text that matches {node.get('pattern')}"
     yield document.problem(pointer, "format", f"{spell(pointer)}: expected {expected}, found {show(error.instance)}")
 
 
-def _property_names(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _property_names(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     # The schema path leads into propertyNames, whose keyword failed on the key itself.
     key = error.kind.error.instance
     expected = _expected(node) or f"names that match {node.get('pattern')}"
@@ -168,7 +169,7 @@ _LIMITS = {
 }
 
 
-def _limit(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _limit(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     name = error.kind.name
     limit = node.get(name)
     expected = _LIMITS[name].format(limit)
@@ -179,7 +180,7 @@ def _limit(document: Document, node: Mapping[str, Any], pointer: Pointer, error:
     yield document.problem(pointer, "range", message, hint=_expected(node))
 
 
-def _unique(document: Document, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _unique(document: Located, _node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     seen: list[Any] = []
     for index, value in enumerate(error.instance):
         if value in seen:
@@ -188,20 +189,20 @@ def _unique(document: Document, _node: Mapping[str, Any], pointer: Pointer, erro
         seen.append(value)
 
 
-def _refused(document: Document, node: Mapping[str, Any], pointer: Pointer, _error: Any) -> Iterable[Problem]:
+def _refused(document: Located, node: Mapping[str, Any], pointer: Pointer, _error: Any) -> Iterable[Problem]:
     yield document.problem(
         pointer, "unknown-key", f"the key {spell(pointer)} has no place here", hint=_expected(node), at_key=True
     )
 
 
-def _choice(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _choice(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     expected = _expected(node) or str(node.get("title", "another form"))
     is_mapping = isinstance(error.instance, dict)
     found = f"the keys {', '.join(sorted(error.instance))}" if is_mapping else show(error.instance)
     yield document.problem(pointer, "value", f"{spell(pointer)}: expected {expected}, found {found}", at_key=is_mapping)
 
 
-def _other(document: Document, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
+def _other(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     expected = _expected(node)
     message = f"{spell(pointer)}: expected {expected}" if expected else f"{spell(pointer)}: not valid here"
     yield document.problem(pointer, "value", message, hint=f"schema keyword {error.kind.name}")
