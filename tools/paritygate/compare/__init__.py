@@ -1,1 +1,1 @@
-"""compare room."""
+"""Two legs as run -> everything observed about them, before any bound."""

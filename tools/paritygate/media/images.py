@@ -131,8 +131,8 @@ def read_float(path: Path) -> NDArray[np.float32]:
         raise MediaError(f"{path.name}: {error.strerror or error}", kind="unreadable") from error
 
 
-def decode_float(data: bytes, *, name: str, ndim: int = 3) -> NDArray[np.float32]:
-    """A float32 array of ``ndim`` axes from ``.npy`` bytes, as ``read_float``.
+def decode_float(data: bytes, *, name: str, ndim: int | None = 3) -> NDArray[np.float32]:
+    """A float32 array from ``.npy`` bytes, as ``read_float``; ``ndim=None`` takes any number of axes from 1.
 
     Raises:
         MediaError: for pickles, other dtypes and shapes, and headers that promise more than the bytes hold.
@@ -146,8 +146,8 @@ def decode_float(data: bytes, *, name: str, ndim: int = 3) -> NDArray[np.float32
         raise MediaError(f"{name}: not a .npy file ({error})", kind="unreadable") from error
     if dtype != np.dtype("<f4"):
         raise MediaError(f"{name}: dtype {dtype}, expected little-endian float32", kind="format")
-    if len(shape) != ndim or min(shape) < 1:
-        raise MediaError(f"{name}: shape {shape}, expected {ndim} axes and at least one value", kind="size")
+    if not shape or len(shape) != (ndim or len(shape)) or min(shape) < 1:
+        raise MediaError(f"{name}: shape {shape}, expected {ndim or 'some'} axes and at least one value", kind="size")
     count = 1
     for length in shape:
         count *= length

@@ -1,0 +1,72 @@
+"""The comparison checklist: every effective setting of both legs, side by side, with what was declared about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from paritygate.manifest.case import Difference
+from paritygate.records.model import ChecklistRow, Effective
+
+_Verdict = Literal["equal", "declared", "undeclared", "unreported", "declared-but-equal"]
+#: (values are the same, a difference is declared) -> verdict of the row.
+_VERDICTS: dict[tuple[bool, bool], _Verdict] = {
+    (False, False): "undeclared",
+    (False, True): "declared",
+    (True, False): "equal",
+    (True, True): "declared-but-equal",
+}
+
+
+def checklist(
+    reference: Effective | None,
+    candidate: Effective | None,
+    differences: tuple[Difference, ...],
+    *,
+    require: tuple[str, ...] = (),
+) -> tuple[ChecklistRow, ...]:
+    """One row for each setting that a leg reports, sorted by name.
+
+    A required or declared field that neither leg reports gets an ``unreported`` row of its own.
+    """
+    left = reference.settings if reference else {}
+    right = candidate.settings if candidate else {}
+    names = left.keys() | right.keys()
+    fields = [*require, *(difference.field for difference in differences)]
+    absent = {field for field in fields if not any(covers(field, name) for name in names)}
+    return tuple(_row(name, left, right, differences) for name in sorted(names | absent))
+
+
+def covers(field: str, name: str) -> bool:
+    """Whether ``field`` is the setting ``name`` or a dotted prefix of it: ``dtype`` covers ``dtype.unet``."""
+    return name == field or name.startswith(f"{field}.")
+
+
+def declared_reason(name: str, differences: tuple[Difference, ...]) -> str | None:
+    """Why the setting may differ, by the most specific declaration; None when nothing was declared."""
+    matching = [difference for difference in differences if covers(difference.field, name)]
+    return max(matching, key=lambda difference: len(difference.field)).reason if matching else None
+
+
+def same_value(left: object, right: object) -> bool:
+    """Equality of two JSON scalars: 3 equals 3.0, true is not 1, NaN equals nothing."""
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def shown(value: object) -> str:
+    """A JSON scalar as text for people: words bare, everything else as JSON spells it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _row(name: str, left: dict[str, Any], right: dict[str, Any], differences: tuple[Difference, ...]) -> ChecklistRow:
+    reason = declared_reason(name, differences)
+    lacking = [leg for leg, side in (("reference", left), ("candidate", right)) if name not in side]
+    values = {
+        leg: shown(side[name]) if name in side else "" for leg, side in (("reference", left), ("candidate", right))
+    }
+    if lacking:
+        note = f"not reported by the {' and the '.join(lacking)} leg" + (f"; declared: {reason}" if reason else "")
+        return ChecklistRow(field=name, **values, verdict="unreported", note=note)
+    same = same_value(left[name], right[name])
+    verdict = _VERDICTS[same, reason is not None]
+    return ChecklistRow(field=name, **values, verdict=verdict, note=reason or "")
