@@ -20,8 +20,13 @@ class _Versioned(msgspec.Struct):
     schema_version: int
 
 
-def write_bytes_atomic(path: Path, data: bytes) -> None:
+def write_bytes_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write a file so that a reader sees the old content or the new one, never a part.
+
+    Args:
+        path: the file.
+        data: its whole content.
+        durable: wait until it would survive a power cut; surviving the process needs no waiting.
 
     Raises:
         ArtifactError: when the folder is read-only, full or missing; the old file is then untouched.
@@ -32,7 +37,8 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                os.fsync(stream.fileno())
         # mkstemp makes files private; artifacts are read by CI agents under other users.
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
@@ -45,9 +51,9 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
         ) from error
 
 
-def write_text_atomic(path: Path, text: str) -> None:
+def write_text_atomic(path: Path, text: str, *, durable: bool = True) -> None:
     """``write_bytes_atomic`` for UTF-8 text."""
-    write_bytes_atomic(path, text.encode("utf-8", "surrogatepass"))
+    write_bytes_atomic(path, text.encode("utf-8", "surrogatepass"), durable=durable)
 
 
 def write_record(run_dir: Path, record: RunRecord) -> Path:

@@ -1,4 +1,4 @@
-"""The job that a leg's worker process reads: everything it may know, and nothing about how it is judged."""
+"""The job that a leg's worker process reads, and what it reports to: nothing about how it is judged."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from paritygate.manifest.case import InputMedia, Item, Output
+from paritygate.records.model import OutputItem
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def latents_path(self) -> Path | None:
         """``latents`` as a path."""
         return Path(self.latents) if self.latents else None
+
+
+class Outputs(msgspec.Struct, frozen=True, kw_only=True):
+    """``outputs.json``: what a leg has stored so far; ``complete`` once the runner has returned."""
+
+    complete: bool
+    items: tuple[OutputItem, ...]
 
 
 class Writer(Protocol):

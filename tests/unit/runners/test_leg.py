@@ -1,0 +1,300 @@
+"""Bad legs, with real processes: each becomes one class of failure, and nothing of it stays alive."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from paritygate.errors import ArtifactError, LegError
+from paritygate.manifest.case import Case, Ci, Coverage, Item, Leg, Measure, Model, Output
+from paritygate.runners.leg import Latents, leg_environment, run_leg
+
+IMAGE = "import numpy as np\nGREY = np.full((4, 4, 3), 0.5, np.float32)\n"
+
+
+def make_leg(**changes) -> Leg:
+    fields = {
+        "name": "candidate",
+        "runner": "python",
+        "adapter": "adapter.py",
+        "python": None,
+        "timeout_s": 60,
+        "requires": {},
+        "assets": (),
+        "feature": None,
+        "spec": {},
+    }
+    return Leg(**{**fields, **changes})
+
+
+def make_case(root: Path, leg: Leg) -> Case:
+    return Case(
+        id="bad-leg",
+        base_id="bad-leg",
+        variant=None,
+        root=root,
+        manifest="bad.case.yaml",
+        title="A leg",
+        claim="native-parity",
+        task="t2i",
+        model=Model(id="none", revision="0" * 40, weights="trained"),
+        initial_latents="seeded",
+        inputs=(),
+        output=Output(kind="images", width=4, height=4),
+        reference=make_leg(name="reference"),
+        candidate=leg,
+        low_precision=None,
+        differences=(),
+        measure=Measure(exact=(), parts=(), output=()),
+        checklist_require=(),
+        coverage=Coverage(),
+        ci=Ci(lane="nightly", group=None, sku=("CPU",), cards=0, timeout_minutes=5, sources=(), setup=()),
+        document={},
+    )
+
+
+ITEMS = (Item(id="0000", request={"prompt": "a", "seed": 1}), Item(id="0001", request={"prompt": "b", "seed": 2}))
+
+
+@pytest.fixture
+def bad_leg(tmp_path):
+    """Runs an adapter's source as a leg and returns its record and its folder."""
+
+    def run(source: str, *, latents=None, **changes):
+        (tmp_path / "adapter.py").write_text(IMAGE + textwrap.dedent(source))
+        (tmp_path / "run").mkdir(exist_ok=True)
+        leg = make_leg(**changes)
+        case = make_case(tmp_path, leg)
+        record = run_leg(
+            case, leg, items=ITEMS, run_dir=tmp_path / "run", model_dir=tmp_path / "model", latents=latents
+        )
+        return record, tmp_path / "run" / "candidate"
+
+    return run
+
+
+def is_gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def wait_for(path: Path, seconds: float = 20) -> str:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if path.exists() and path.read_text():
+            return path.read_text()
+        time.sleep(0.02)
+    raise AssertionError(f"{path} did not appear")
+
+
+GOOD = """
+    def run(job, writer):
+        print("hello from the leg")
+        for item in job.items:
+            writer.image(item.id, GREY)
+            writer.token_ids(item.id, [[0, 1], [2, 3]])
+        writer.setting("config.guidance_scale", np.float32(3.0))
+"""
+
+
+def test_a_good_leg_leaves_outputs_settings_log_and_says_that_it_imported_no_framework(bad_leg):
+    record, folder = bad_leg(GOOD)
+    assert (record.failure, record.exit_code, record.message) == (None, 0, "")
+    assert [item.id for item in record.items] == ["0000", "0001"]
+    assert record.effective.settings == {"config.guidance_scale": 3.0}
+    assert record.effective.token_ids["0001"] == [[0, 1], [2, 3]]
+    modules = record.effective.environment["modules"]
+    assert modules == {"diffusers": False, "onnxruntime": False, "torch": False, "transformers": False}
+    assert record.effective.environment["versions"]["numpy"] == np.__version__
+    assert (folder / "log.txt").read_text() == "hello from the leg\n"
+    assert not list(folder.parents[1].rglob("__pycache__"))
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "words"),
+    [
+        ("def run(job, writer):\n    import sys; sys.exit(3)", "crash", "SystemExit: 3"),
+        ("def run(job, writer):\n    import os; os._exit(7)", "crash", "code 7; the log is empty"),
+        (
+            "def run(job, writer):\n    import os\n    print('fine')\n    print('CUDA error: busy')\n    os._exit(7)",
+            "crash",
+            "code 7; log: CUDA error: busy",
+        ),
+        ("def run(job, writer):\n    import os; os._exit(0)", "crash", "code 0 before it had finished"),
+        ("def run(job, writer):\n    raise MemoryError", "memory", "MemoryError"),
+        (
+            "def run(job, writer):\n    raise RuntimeError('CUDA out of memory. Tried to allocate')",
+            "memory",
+            "out of memory",
+        ),
+        ("def run(job, writer):\n    open(job.model_dir + '/unet.safetensors')", "weights", "unet.safetensors"),
+        (
+            "class SafetensorError(Exception): pass\ndef run(job, writer):\n    raise SafetensorError('too short')",
+            "weights",
+            "too short",
+        ),
+        ("def run(job, writer):\n    open('/nowhere/else')", "crash", "/nowhere/else"),
+        ("def run(job, writer):\n    import socket; raise socket.gaierror('no such host')", "infrastructure", "host"),
+        ("def run(job, writer):\n    raise ConnectionRefusedError('my server')", "crash", "my server"),
+        ("import no_such_module", "crash", "No module named 'no_such_module'"),
+        ("def ruin(job, writer): pass", "crash", "defines no function 'run'"),
+        ("def run(job, writer):\n    import os, signal; os.kill(os.getpid(), 9)", "killed", "memory ran out"),
+        ("def run(job, writer):\n    import os; os._exit(137)", "killed", "memory ran out"),
+        ("def run(job, writer):\n    import os; os.kill(os.getpid(), 15)", "killed", "SIGTERM"),
+        ("def run(job, writer):\n    import ctypes; ctypes.string_at(0)", "crash", "SIGSEGV"),
+        (
+            "def run(job, writer):\n    import sys, os\n    sys.stdout.close(); sys.stderr.close(); 1 / 0",
+            "crash",
+            "ZeroDivisionError",
+        ),
+        ("def run(job, writer):\n    writer.image('0000', GREY * 3)", "crash", r"float pixels lie in \[1.5, 1.5\]"),
+    ],
+)
+def test_a_leg_that_breaks_is_one_class_of_failure_with_one_line(bad_leg, source, kind, words):
+    record, folder = bad_leg(source)
+    assert record.failure == kind
+    assert re.search(words, record.message), record.message
+    assert "\n" not in record.message
+    assert record.exit_code != 0 or "before it had finished" in record.message
+    assert (folder / "log.txt").exists()
+
+
+def test_a_leg_that_closes_its_output_and_works_is_no_failure(bad_leg):
+    record, _ = bad_leg(GOOD.replace('print("hello from the leg")', "import sys, os; sys.stdout.close(); os.close(2)"))
+    assert record.failure is None
+
+
+def test_a_leg_that_dies_half_way_keeps_what_it_wrote(bad_leg):
+    record, folder = bad_leg("""
+        import os
+        def run(job, writer):
+            writer.setting("device", "cpu")
+            writer.image("0000", GREY)
+            print("Error: the second item is too much", flush=True)
+            os.kill(os.getpid(), 9)
+    """)
+    assert record.failure == "killed"
+    assert "the second item is too much" in record.message
+    assert [item.id for item in record.items] == ["0000"]
+    assert record.effective.settings == {"device": "cpu"}
+    assert (folder / record.items[0].images[0].float_path).exists()
+
+
+STRAYS = """
+    import os, pathlib, signal, subprocess, sys, time
+    HANG = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    FORK = (
+        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', sys.argv[1]], "
+        "start_new_session=True, stdout=subprocess.DEVNULL); print(p.pid)"
+    )
+    def run(job, writer):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-c", HANG])
+        apart = subprocess.Popen([sys.executable, "-c", HANG], start_new_session=True)
+        bare = subprocess.Popen([sys.executable, "-c", HANG], start_new_session=True, env={})
+        orphan = subprocess.run([sys.executable, "-c", FORK, HANG], stdout=subprocess.PIPE, text=True)
+        pids = [os.getpid(), child.pid, apart.pid, bare.pid, int(orphan.stdout)]
+        pathlib.Path("pids.part").write_text(" ".join(map(str, pids)))
+        os.replace("pids.part", "pids")
+        LAST
+"""
+
+
+def test_a_hanging_leg_that_ignores_sigterm_is_gone_after_its_timeout_with_every_stray(bad_leg, monkeypatch):
+    monkeypatch.setattr("paritygate.runners.process._GRACE_S", 0.2)
+    record, folder = bad_leg(STRAYS.replace("LAST", "time.sleep(600)"), timeout_s=3)
+    assert (record.failure, record.exit_code) == ("timeout", None)
+    assert "timeout_s: 3" in record.message
+    pids = [int(pid) for pid in (folder / "pids").read_text().split()]
+    assert len(pids) == 5
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_a_leg_that_ends_well_leaves_no_server_behind(bad_leg, monkeypatch):
+    monkeypatch.setattr("paritygate.runners.process._GRACE_S", 0.2)
+    # The child with an empty environment in its own session can only be found below a living parent.
+    source = STRAYS.replace("bare.pid, ", "").replace("bare = ", "bare = None and ")
+    record, folder = bad_leg(source.replace("LAST", "pass"))
+    assert record.failure is None
+    assert all(is_gone(int(pid)) for pid in (folder / "pids").read_text().split())
+
+
+HARNESS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from test_leg import ITEMS, make_case, make_leg
+from paritygate.runners import process
+from paritygate.runners.leg import run_leg
+process._GRACE_S = 0.3
+root = Path({root!r})
+leg = make_leg()
+run_leg(make_case(root, leg), leg, items=ITEMS, run_dir=root / "run", model_dir=None, latents=None)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_whatever_ends_the_harness_ends_the_tree_of_the_leg(tmp_path, number):
+    (tmp_path / "adapter.py").write_text(IMAGE + textwrap.dedent(STRAYS.replace("LAST", "time.sleep(600)")))
+    (tmp_path / "run").mkdir()
+    code = HARNESS.format(here=str(Path(__file__).parent), root=str(tmp_path))
+    harness = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        pids = [int(pid) for pid in wait_for(tmp_path / "run" / "candidate" / "pids").split()]
+        assert not any(is_gone(pid) for pid in pids)
+        harness.send_signal(number)
+        _, errors = harness.communicate(timeout=30)
+    finally:
+        harness.kill()
+    end = time.monotonic() + 10
+    while not all(is_gone(pid) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert all(is_gone(pid) for pid in pids)
+    assert harness.returncode != 0
+    assert number == signal.SIGKILL or b"KeyboardInterrupt" in errors
+
+
+def test_one_thread_and_no_network_unless_the_leg_says_more():
+    environment = leg_environment(make_leg(), {"OMP_NUM_THREADS": "64", "KEPT": "1"})
+    assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == "1"
+    assert environment["HF_HUB_OFFLINE"] == environment["KEPT"] == "1"
+    assert leg_environment(make_leg(spec={"threads": 2}), {})["OMP_NUM_THREADS"] == "2"
+
+
+def test_a_run_never_has_the_same_leg_twice(bad_leg):
+    bad_leg(GOOD)
+    with pytest.raises(ArtifactError, match="has a candidate leg already"):
+        bad_leg(GOOD)
+
+
+def test_a_missing_interpreter_is_one_clear_message(bad_leg):
+    with pytest.raises(LegError, match=r"cannot start .*no/python: No such file"):
+        bad_leg(GOOD, python="no/python")
+
+
+def test_the_job_tells_a_leg_its_latents_and_nothing_about_the_other_leg(bad_leg, tmp_path):
+    np.save(tmp_path / "latents.npy", np.zeros((2, 4, 2, 2), np.float32))
+    _, folder = bad_leg(GOOD, latents=Latents(path=tmp_path / "latents.npy", sha256="sha256:0"))
+    text = (folder / "job.json").read_text()
+    assert str(tmp_path / "latents.npy") in text
+    assert "reference" not in text
+    assert "gate" not in text
+
+
+def test_a_secret_in_the_environment_never_reaches_a_message(bad_leg, monkeypatch):
+    monkeypatch.setenv("HUB_TOKEN", "hf_secret_value")
+    record, _ = bad_leg("import os\ndef run(job, writer):\n    raise ValueError(os.environ['HUB_TOKEN'] + ' refused')")
+    assert record.message == "ValueError: *** refused"
+
+
+def test_a_leg_cannot_wait_for_input(bad_leg):
+    record, _ = bad_leg(GOOD.replace("hello", "hello") + "    assert __import__('sys').stdin.read() == ''\n")
+    assert record.failure is None, record.message
+    assert os.environ.get("PARITYGATE_LEG_TOKEN") is None

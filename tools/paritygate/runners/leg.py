@@ -1,0 +1,188 @@
+"""One leg from the harness's side: job file, child process, and what came of it as a ``LegRecord``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from paritygate.errors import ArtifactError
+from paritygate.manifest.case import Case, Item, Leg
+from paritygate.records.codec import dumps, loads
+from paritygate.records.model import Effective, LegRecord
+from paritygate.records.store import write_text_atomic
+from paritygate.runners.failures import FAILURE_NAME, Failure, classify_exit
+from paritygate.runners.job import Job, Outputs
+from paritygate.runners.process import Outcome, run_process
+
+_T = TypeVar("_T")
+
+JOB_NAME = "job.json"
+LOG_NAME = "log.txt"
+
+#: Libraries read their thread count from these; one thread is repeatable, and two can be 100 times slower when shared.
+_THREAD_VARIABLES = (
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_LEG_ENVIRONMENT = {
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONFAULTHANDLER": "1",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONUTF8": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+
+
+class Latents(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared initial latents of a run: ``path`` of the ``.npy`` file and its digest when it was drawn."""
+
+    path: Path
+    sha256: str
+
+
+def run_leg(
+    case: Case,
+    leg: Leg,
+    *,
+    items: tuple[Item, ...],
+    run_dir: Path,
+    model_dir: Path | None,
+    latents: Latents | None,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> LegRecord:
+    """Run one leg in a process of its own and return what came of it; a broken leg is data, not an exception.
+
+    Args:
+        case: the case; its artifacts and verdict rules stay out of the job.
+        leg: which side to run.
+        items: the whole suite.
+        run_dir: the run directory; ``run_dir/<leg name>`` must not exist yet.
+        model_dir: where the weights are, as preflight found them.
+        latents: the shared latents, when the case has them.
+        progress: called with the number of suite items stored so far.
+
+    Raises:
+        ArtifactError: when the leg's folder cannot be made, or the run has this leg already.
+    """
+    directory = _leg_folder(run_dir, leg)
+    job = build_job(case, leg, items=items, directory=directory, model_dir=model_dir, latents=latents)
+    write_text_atomic(directory / JOB_NAME, dumps(job))
+    command = [interpreter(case, leg), "-m", "paritygate.runners.worker", str(directory / JOB_NAME)]
+
+    def tick() -> None:
+        progress(sum(1 for _ in directory.glob("outputs/*/0.png")))
+
+    outcome = run_process(
+        command,
+        cwd=directory,
+        env=leg_environment(leg, os.environ),
+        log=directory / LOG_NAME,
+        timeout_s=leg.timeout_s,
+        tick=tick,
+    )
+    tick()
+    return _record(case, leg, directory=directory, outcome=outcome)
+
+
+def build_job(
+    case: Case, leg: Leg, *, items: tuple[Item, ...], directory: Path, model_dir: Path | None, latents: Latents | None
+) -> Job:
+    """What the worker of a leg is told: the request and its own settings, nothing about the other leg or a bound."""
+    return Job(
+        case=case.id,
+        leg=leg.name,
+        runner=leg.runner,
+        root=str(case.root),
+        folder=str(case.folder),
+        directory=str(directory),
+        adapter=str(case.root / leg.adapter) if leg.adapter else None,
+        spec=dict(leg.spec),
+        feature=leg.feature.name if leg.feature else None,
+        model_id=case.model.id,
+        model_revision=case.model.revision,
+        model_dir=str(model_dir) if model_dir else None,
+        output=case.output,
+        inputs=case.inputs,
+        items=items,
+        latents=str(latents.path) if latents else None,
+        latents_sha256=latents.sha256 if latents else None,
+    )
+
+
+def interpreter(case: Case, leg: Leg) -> str:
+    """The leg's Python: this one, a path relative to the project, an absolute path, or a name on PATH."""
+    if leg.python is None:
+        return sys.executable
+    if "/" in leg.python:
+        return str(case.root / Path(leg.python).expanduser())
+    return shutil.which(leg.python) or leg.python
+
+
+def leg_environment(leg: Leg, base: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a leg: offline, unbuffered, and with the declared number of threads (one)."""
+    threads = str(leg.spec.get("threads") or 1)
+    return {**base, **_LEG_ENVIRONMENT, **dict.fromkeys(_THREAD_VARIABLES, threads)}
+
+
+def _leg_folder(run_dir: Path, leg: Leg) -> Path:
+    directory = run_dir / leg.name
+    try:
+        directory.mkdir()
+    except FileExistsError as error:
+        raise ArtifactError(
+            f"the run {run_dir.name} has a {leg.name} leg already", hint="use another --run-id; runs are never reused"
+        ) from error
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot create {directory}: {error.strerror or error}", hint="free space, or choose another --artifacts"
+        ) from error
+    return directory.resolve()
+
+
+def _record(case: Case, leg: Leg, *, directory: Path, outcome: Outcome) -> LegRecord:
+    outputs, effective = _read(directory / "outputs.json", Outputs), _read(directory / "effective.json", Effective)
+    failure = _failure(leg, directory=directory, outcome=outcome, complete=outputs is not None and outputs.complete)
+    if failure is None and effective is None:
+        failure = Failure(kind="crash", message="effective.json is missing or damaged")
+    path = Path(interpreter(case, leg))
+    return LegRecord(
+        name=leg.name,
+        runner=leg.runner,
+        interpreter=path.relative_to(case.root).as_posix() if path.is_relative_to(case.root) else str(path),
+        duration_s=outcome.duration_s,
+        exit_code=outcome.exit_code,
+        failure=failure.kind if failure else None,
+        message=failure.message if failure else "",
+        log=f"{leg.name}/{LOG_NAME}",
+        items=outputs.items if outputs else (),
+        effective=effective,
+    )
+
+
+def _failure(leg: Leg, *, directory: Path, outcome: Outcome, complete: bool) -> Failure | None:
+    if outcome.exit_code is None:
+        return Failure(kind="timeout", message=f"still running after timeout_s: {leg.timeout_s:g}; ended")
+    if outcome.exit_code == 0 and complete:
+        return None
+    stated = _read(directory / FAILURE_NAME, Failure)
+    return stated or classify_exit(outcome.exit_code, directory / LOG_NAME)
+
+
+def _read(path: Path, kind: type[_T]) -> _T | None:
+    """What the leg left in a file, or None: a leg that died may have left none, and an adapter may spoil one."""
+    try:
+        return loads(path.read_bytes(), kind, source=path.name)
+    except (OSError, ArtifactError):
+        return None

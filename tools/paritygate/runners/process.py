@@ -1,0 +1,184 @@
+"""One child process on a leash: its own session, a log, a timeout, and nothing of it left afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+import msgspec
+import psutil
+
+from paritygate.errors import ArtifactError, LegError
+
+#: Every process that a leg starts inherits this variable, which is how strays are found.
+TOKEN_VARIABLE = "PARITYGATE_LEG_TOKEN"  # noqa: S105 - a marker, not a secret
+
+#: Between SIGTERM and SIGKILL.
+_GRACE_S = 3.0
+_TICK_S = 0.2
+_KILL_ROUNDS = 20
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process ended. ``exit_code`` is negative for a signal and None after a timeout."""
+
+    exit_code: int | None
+    duration_s: float
+
+
+def run_process(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: Path,
+    timeout_s: float,
+    tick: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Run a command to its end and leave no process of it behind, whatever happens to either side.
+
+    The child leads its own session. Its standard input is a pipe that only this process holds open: when this
+    process dies, the worker reads end-of-file there and kills its own tree (see ``leash``). SIGTERM and SIGHUP
+    are turned into KeyboardInterrupt while the child runs, so that a cancelled CI job cleans up too.
+
+    Args:
+        command: the argument array; no shell is involved.
+        cwd: working directory of the child.
+        env: its whole environment, to which the leash token is added.
+        log: file that receives standard output and standard error.
+        timeout_s: seconds until the tree is ended.
+        tick: called a few times a second while the child runs.
+
+    Raises:
+        LegError: when the command cannot be started.
+        ArtifactError: when the log cannot be opened.
+    """
+    token = uuid.uuid4().hex
+    started = time.monotonic()
+    with _open_log(log) as stream, _signals_raise():
+        child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.fileno())
+        try:
+            exit_code = _wait(child, deadline=started + timeout_s, tick=tick)
+        finally:
+            with _signals_wait():
+                end_tree(child.pid, token, grace_s=_GRACE_S)
+                child.wait()
+                if child.stdin is not None:
+                    child.stdin.close()
+    return Outcome(exit_code=exit_code, duration_s=time.monotonic() - started)
+
+
+def end_tree(group: int, token: str, *, grace_s: float) -> None:
+    """End every process of a group, its descendants, and every process that carries the token.
+
+    SIGTERM first; after the grace period SIGKILL, repeated, because a dying process may still start others.
+    """
+    members = _members(group, token)
+    for process in members:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    psutil.wait_procs(members, timeout=grace_s)
+    for _ in range(_KILL_ROUNDS):
+        strays = {*(process for process in members if _alive(process)), *_members(group, token)}
+        if not strays:
+            return
+        for process in strays:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(list(strays), timeout=grace_s)
+
+
+def _members(group: int, token: str) -> list[psutil.Process]:
+    """Living processes of the group, below its leader, or carrying the token; never this process."""
+    found: set[psutil.Process] = set()
+    with contextlib.suppress(psutil.Error):
+        found.update(psutil.Process(group).children(recursive=True))
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.getpgid(process.pid) == group or process.environ().get(TOKEN_VARIABLE) == token:
+                found.add(process)
+    return [process for process in found if process.pid != os.getpid() and _alive(process)]
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _open_log(log: Path) -> BinaryIO:
+    try:
+        return log.open("wb")
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write {log}: {error.strerror or error}", hint="free space, or choose a folder with --artifacts"
+        ) from error
+
+
+def _start(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LegError(f"cannot start {command[0]}: {error.strerror or error}", kind="crash") from error
+
+
+def _wait(child: subprocess.Popen[bytes], *, deadline: float, tick: Callable[[], None]) -> int | None:
+    while (left := deadline - time.monotonic()) > 0:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(timeout=min(_TICK_S, left))
+        tick()
+    return None
+
+
+@contextlib.contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, which pytest and the command line both understand."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    with _handled((signal.SIGTERM, signal.SIGHUP), interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Hold signals back while a tree is being ended; the last one is delivered afterwards."""
+    held: list[int] = []
+    with _handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), lambda number, _frame: held.append(number)):
+        yield
+    if held:
+        raise KeyboardInterrupt(signal.Signals(held[-1]).name)
+
+
+@contextlib.contextmanager
+def _handled(numbers: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Install a handler, except for signals that are ignored (nohup) and outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)

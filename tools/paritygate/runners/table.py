@@ -1,0 +1,51 @@
+"""The runners of this version: where each lives and what its interpreter must have installed."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import msgspec
+
+from paritygate.errors import UsageError
+
+
+class Runner(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to produce a leg's output.
+
+    ``module`` defines ``run(job, writer)`` and is imported only in the worker. ``distributions`` must be
+    installed in the leg's interpreter; ``extra`` is the part of this package that brings them.
+    """
+
+    module: str
+    distributions: tuple[str, ...]
+    extra: str
+
+
+#: What every worker needs, whatever it runs.
+WORKER_DISTRIBUTIONS = ("click", "msgspec", "numpy", "pillow", "psutil")
+
+#: Runner name -> facts. Sorted. Names the schema knows beyond these cannot run in this version.
+RUNNERS = MappingProxyType(
+    {
+        "diffusers": Runner(
+            module="paritygate.runners.diffusers",
+            distributions=("diffusers", "safetensors", "torch", "transformers"),
+            extra="diffusers",
+        ),
+        "python": Runner(module="paritygate.runners.python", distributions=(), extra="run"),
+    }
+)
+
+
+def find_runner(name: str) -> Runner:
+    """The runner of that name.
+
+    Raises:
+        UsageError: when this version cannot run it.
+    """
+    if name not in RUNNERS:
+        raise UsageError(
+            f"the runner {name!r} cannot run in this version; it can run: {', '.join(RUNNERS)}",
+            hint="upgrade paritygate, or give the leg one of these runners",
+        )
+    return RUNNERS[name]

@@ -1,0 +1,206 @@
+"""The worker's ``Writer``: outputs and effective settings, on disk when each call returns."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from paritygate.media.images import encode_png
+from paritygate.records.canonical import sha256_bytes
+from paritygate.records.codec import dumps
+from paritygate.records.model import Effective, OutputFile, OutputItem, Real
+from paritygate.records.store import write_bytes_atomic, write_text_atomic
+from paritygate.runners.job import Job, Outputs
+
+OUTPUTS_NAME = "outputs.json"
+EFFECTIVE_NAME = "effective.json"
+
+_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_CHANNELS = (1, 3, 4)
+
+
+class LegWriter:
+    """Stores what a runner reports, as ``job.Writer`` says.
+
+    Unknown item ids and superfluous indexes are stored like any other output: that they are not what was asked
+    is for the comparison to say. What cannot be stored without changing its meaning is refused.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.directory = Path(job.directory)
+        self._order = {item.id: number for number, item in enumerate(job.items)}
+        self._files: dict[str, dict[int, OutputFile]] = {}
+        self._effective = Effective(settings={}, token_ids={}, initial_latents={}, features={}, environment={})
+        self._save_outputs(complete=False)
+        self._save_effective()
+
+    def image(self, item_id: str, pixels: Any, *, index: int = 0) -> None:
+        """Store one image: a lossless PNG, and float pixels also unrounded.
+
+        Args:
+            item_id: the suite item that it answers.
+            pixels: ``(height, width, 1 | 3 | 4)``: float32 in [0, 1], or uint8. Values that are not finite are
+                kept in the float file, so that the comparison can name them.
+            index: position within the item.
+
+        Raises:
+            ValueError: for another dtype, shape or range, an unusable id, or an image stored twice.
+            ArtifactError: when the files cannot be written.
+        """
+        if not _SAFE_ID.fullmatch(item_id):
+            raise ValueError(f"{item_id!r} is no item id; use the ids of job.items")
+        if index in self._files.get(item_id, {}):
+            raise ValueError(f"image {index} of item {item_id} was stored before; an output is written once")
+        array = checked_pixels(pixels)
+        name = f"outputs/{item_id}/{index}"
+        (self.directory / name).parent.mkdir(parents=True, exist_ok=True)
+        float_path = float_sha256 = None
+        if array.dtype == np.float32:
+            float_path, float_sha256 = f"{name}.npy", self._store(f"{name}.npy", npy_bytes(array))
+        path, sha256 = f"{name}.png", self._store(f"{name}.png", encode_png(to_stored(array)))
+        self._files.setdefault(item_id, {})[index] = OutputFile(
+            path=path, sha256=sha256, float_path=float_path, float_sha256=float_sha256
+        )
+        self._save_outputs(complete=False)
+
+    def token_ids(self, item_id: str, rows: list[list[int]]) -> None:
+        """The token ids that reached the text encoder, one row per prompt (unconditional first)."""
+        self._effective.token_ids[item_id] = [[int(token) for token in row] for row in rows]
+        self._save_effective()
+
+    def initial_latents(self, item_id: str, latents: Any) -> None:
+        """Digest the float32 latents of one item, without a batch axis, that entered the first step.
+
+        Raises:
+            ValueError: for another dtype; converting is the caller's decision.
+        """
+        self._effective.initial_latents[item_id] = latents_digest(np.asarray(latents))
+        self._save_effective()
+
+    def schedule(self, *, timesteps: list[int | float], sigmas: list[float] | None) -> None:
+        """Timesteps and noise levels as the sampler used them, first step first.
+
+        Raises:
+            ValueError: when they differ from what an earlier item used: one run has one schedule.
+        """
+        steps = [_number(step) for step in timesteps]
+        levels = None if sigmas is None else [Real(sigma) for sigma in sigmas]
+        before = self._effective
+        if before.timesteps is not None and (before.timesteps, before.sigmas) != (steps, levels):
+            raise ValueError(f"the schedule changed between items, from {before.timesteps} to {steps}")
+        self._effective = msgspec.structs.replace(before, timesteps=steps, sigmas=levels)
+        self._save_effective()
+
+    def setting(self, name: str, value: str | int | float | bool | None) -> None:
+        """One effective setting under a dotted name.
+
+        Raises:
+            ValueError: for a value that is not a JSON scalar.
+        """
+        self._effective.settings[name] = _scalar(name, value)
+        self._save_effective()
+
+    def feature(self, name: str, **counters: int | float | str | bool) -> None:
+        """Counters that show that an acceleration feature really ran; later calls replace equal names."""
+        scalars = {key: _scalar(f"{name}.{key}", value) for key, value in counters.items()}
+        self._effective.features.setdefault(name, {}).update(
+            {key: value for key, value in scalars.items() if value is not None}
+        )
+        self._save_effective()
+
+    def environment(self, name: str, value: Any) -> None:
+        """A version or path worth keeping; never compared."""
+        self._effective.environment[name] = value
+        self._save_effective()
+
+    def complete(self) -> None:
+        """Say that the runner has returned; without it the leg counts as broken."""
+        self._save_outputs(complete=True)
+
+    def _store(self, name: str, data: bytes) -> str:
+        write_bytes_atomic(self.directory / name, data, durable=False)
+        return sha256_bytes(data)
+
+    def _save_outputs(self, *, complete: bool) -> None:
+        # Suite order first, whatever the order of the calls; unknown items last.
+        ids = sorted(self._files, key=lambda item: (self._order.get(item, len(self._order)), item))
+        items = tuple(
+            OutputItem(id=item, images=tuple(self._files[item][index] for index in sorted(self._files[item])))
+            for item in ids
+        )
+        text = dumps(Outputs(complete=complete, items=items))
+        write_text_atomic(self.directory / OUTPUTS_NAME, text, durable=False)
+
+    def _save_effective(self) -> None:
+        write_text_atomic(self.directory / EFFECTIVE_NAME, dumps(self._effective), durable=False)
+
+
+def checked_pixels(pixels: Any) -> NDArray[np.uint8] | NDArray[np.float32]:
+    """The pixels as an array that can be stored as it is.
+
+    Raises:
+        ValueError: saying what was found, what is expected and how to get there.
+    """
+    array = np.asarray(pixels)
+    if array.dtype not in (np.float32, np.uint8):
+        raise ValueError(f"pixels are {array.dtype}; expected float32 in [0, 1] or uint8 (convert explicitly)")
+    if array.ndim != 3 or array.shape[2] not in _CHANNELS or 0 in array.shape:
+        raise ValueError(f"pixels have the shape {array.shape}; expected (height, width, 1, 3 or 4), one image a call")
+    if array.dtype == np.float32:
+        finite = array[np.isfinite(array)]
+        if finite.size and (finite.min() < 0 or finite.max() > 1):
+            raise ValueError(
+                f"float pixels lie in [{finite.min():g}, {finite.max():g}]; expected [0, 1] "
+                "(denormalise, clip, or store uint8)"
+            )
+    return array
+
+
+def to_stored(array: NDArray[np.uint8] | NDArray[np.float32]) -> NDArray[np.uint8]:
+    """The 8-bit pixels of an image: floats in [0, 1] times 255, rounded half to even.
+
+    NaN becomes 0 and infinity the nearest limit, only so that a picture can be looked at; the float file decides.
+    """
+    if array.dtype == np.uint8:
+        return array  # type: ignore[return-value]
+    finite = np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=1.0, neginf=0.0)
+    return np.rint(np.clip(finite, 0.0, 1.0) * 255.0).astype(np.uint8)
+
+
+def npy_bytes(array: NDArray[Any]) -> bytes:
+    """The ``.npy`` file of an array in little-endian C order."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def latents_digest(latents: NDArray[Any]) -> str:
+    """The sha256 of latents as little-endian float32 bytes in C order.
+
+    Raises:
+        ValueError: for another dtype.
+    """
+    if latents.dtype != np.float32:
+        raise ValueError(f"initial latents are {latents.dtype}; expected float32 (convert explicitly)")
+    return sha256_bytes(np.ascontiguousarray(latents, dtype="<f4").tobytes())
+
+
+def _number(value: Any) -> int | float:
+    number = float(value)
+    return int(number) if number.is_integer() else number
+
+
+def _scalar(name: str, value: Any) -> str | int | float | bool | None:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if plain is not None and not isinstance(plain, (str, int, float, bool)):
+        raise ValueError(f"{name} is {type(value).__name__}; a setting is text, a number, a truth value or None")
+    if isinstance(plain, float) and not math.isfinite(plain):
+        raise ValueError(f"{name} is {plain}; a setting is finite")
+    return plain
