@@ -16,11 +16,15 @@ Read: TypeAlias = Callable[[str], Document]
 
 
 class Node(NamedTuple):
-    """One resolved case: ``data`` without ``extends`` and ``variants``, complete by the schema."""
+    """One resolved case: ``data`` without ``extends`` and ``variants``, complete by the schema.
+
+    ``suffix`` is what tells the titles of variants apart; empty where the variant has a title of its own.
+    """
 
     variant: str | None
     document: Located
     data: dict[str, Any]
+    suffix: str = ""
 
 
 def nodes(document: Document, read: Read) -> tuple[list[Node], list[Problem]]:
@@ -35,8 +39,12 @@ def nodes(document: Document, read: Read) -> tuple[list[Node], list[Problem]]:
         return ([] if problems else [Node(None, document, _plain(data))]), problems
     if too_new := from_the_future(document):
         return [], [too_new]
+    try:
+        merged = _extended(document, read)
+    except ManifestError as error:
+        # Without its base a file misses half of its keys; only the reason is worth reading.
+        return [], [*document.problems, *error.problems]
     problems = list(document.problems)
-    merged = _extended(document, read, problems)
     found = _variants(merged, problems)
     return ([] if problems else found), problems
 
@@ -45,11 +53,15 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in {"extends", "variants"}}
 
 
-def _extended(document: Document, read: Read, problems: list[Problem]) -> Merged:
-    """The document over its bases, the outermost base first."""
+def _extended(document: Document, read: Read) -> Merged:
+    """The document over its bases, the outermost base first.
+
+    Raises:
+        ManifestError: when a base cannot be used.
+    """
     chain = [document]
-    while (base := _base(chain, read, problems)) is not None:
-        chain.append(base)
+    while "extends" in chain[-1].data:
+        chain.append(_base(chain, read))
     chain.reverse()
     merged = Merged(((chain[0], ()),), chain[0].data)
     for layer in chain[1:]:
@@ -57,46 +69,37 @@ def _extended(document: Document, read: Read, problems: list[Problem]) -> Merged
     return merged
 
 
-def _base(chain: list[Document], read: Read, problems: list[Problem]) -> Document | None:
-    """The next base, or None at the end of the chain or at a problem."""
+def _base(chain: list[Document], read: Read) -> Document:
     document = chain[-1]
-    if not isinstance(document.data, dict) or "extends" not in document.data:
-        return None
 
-    def refuse(message: str, hint: str) -> None:
-        problems.append(document.problem(("extends",), "extends", message, hint=hint))
+    def refusal(message: str, hint: str) -> ManifestError:
+        return ManifestError([document.problem(("extends",), "extends", f"extends: {message}", hint=hint)])
 
     name = document.data["extends"]
     if not isinstance(name, str) or not name.strip():
-        refuse("extends: expected a path relative to this file", "write the path of one YAML file")
-        return None
+        raise refusal("expected a path relative to this file", "write the path of one YAML file")
     path = posixpath.normpath(posixpath.join(document.folder(()), name))
     if name.startswith("/") or "\\" in name or path.startswith(".."):
-        refuse(f"extends: {name!r} leads out of the project", "write a relative path to a file of the project")
-        return None
-    if path in (cycle := [link.display for link in chain]):
-        loop = [*cycle[cycle.index(path) :], path]
-        refuse(f"extends: a cycle: {' -> '.join(loop)}", "let one of them stand alone")
-        return None
+        raise refusal(f"{name!r} leads out of the project", "write a relative path to a file of the project")
+    if path in (seen := [link.display for link in chain]):
+        raise refusal(f"a cycle: {' -> '.join([*seen[seen.index(path) :], path])}", "let one of them stand alone")
     try:
         base = read(path)
     except ManifestError as error:
-        refuse(f"extends: {path}: {error.problems[0].message}", error.problems[0].hint)
-        return None
-    if not isinstance(base.data, dict) and not base.problems:
-        refuse(f"extends: {path} holds no mapping", "name a YAML file with keys of a case")
-        return None
-    problems += base.problems
+        raise refusal(f"{path}: {error.problems[0].message}", error.problems[0].hint) from None
+    if base.problems:
+        raise ManifestError(base.problems)
+    if not isinstance(base.data, dict):
+        raise refusal(f"{path} holds no mapping", "name a YAML file with keys of a case")
     if too_new := from_the_future(base):
-        problems.append(too_new)
-        return None
-    return base if isinstance(base.data, dict) else None
+        raise ManifestError([too_new])
+    return base
 
 
 def _variants(merged: Merged, problems: list[Problem]) -> list[Node]:
     base = Merged(merged.layers, _plain(merged.data))
-    variants = merged.data.get("variants")
-    if not variants:
+    variants = merged.data.get("variants", [])
+    if variants == []:
         problems += _new(check_data(base, "case"), problems)
         return [Node(None, base, base.data)]
     owner, place = merged.source(("variants",))
@@ -109,7 +112,8 @@ def _variants(merged: Merged, problems: list[Problem]) -> list[Node]:
         over = {key: value for key, value in variant.items() if key != "id"}
         node = base.over(owner, pointer, over)
         problems += _new(check_data(node, "case"), problems)
-        found.append(Node(variant["id"], node, node.data))
+        suffix = "" if "title" in variant else f" ({variant['id']})"
+        found.append(Node(variant["id"], node, node.data, suffix))
     return found
 
 

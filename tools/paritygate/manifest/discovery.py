@@ -1,0 +1,95 @@
+"""Which files of a project are manifests and gate files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from paritygate.errors import Problem, UsageError
+from paritygate.manifest.project import Project
+
+CASE_SUFFIX = ".case.yaml"
+GATE_SUFFIX = ".gate.yaml"
+#: A near miss of a suffix -> the suffix. A case that is silently not found would be a silent pass.
+_MISNAMED = {
+    ".case.yml": CASE_SUFFIX,
+    ".case.json": CASE_SUFFIX,
+    ".gate.yml": GATE_SUFFIX,
+    ".gate.json": GATE_SUFFIX,
+}
+
+
+class Found(NamedTuple):
+    """One file by its project-relative path. ``is_plain``: a regular file, no link."""
+
+    path: str
+    is_plain: bool
+
+
+class Files(NamedTuple):
+    """The manifests and gate files found, each sorted by path, and what is wrong with names."""
+
+    cases: tuple[Found, ...]
+    gates: tuple[Found, ...]
+    problems: tuple[Problem, ...]
+
+
+def discover(project: Project, only: Path | None = None) -> Files:
+    """The files beneath the project's case folders, or beneath ``only`` (a folder, or one file).
+
+    Hidden folders and linked folders are not searched.
+
+    Raises:
+        UsageError: when ``only`` does not exist or lies outside the project.
+    """
+    found: list[Found] = []
+    for start in _starts(project, only):
+        full = project.root / start
+        if full.is_dir() and not start.endswith((CASE_SUFFIX, GATE_SUFFIX)):
+            found += _walk(str(full), f"{start}/" if start != "." else "")
+        elif os.path.lexists(full):
+            found.append(Found(start, full.is_file() and not full.is_symlink()))
+    unique = sorted(set(found))
+    cases = tuple(file for file in unique if file.path.endswith(CASE_SUFFIX))
+    gates = tuple(file for file in unique if file.path.endswith(GATE_SUFFIX))
+    return Files(cases, gates, tuple(problem for file in unique if (problem := _misnamed(file.path))))
+
+
+def _starts(project: Project, only: Path | None) -> list[str]:
+    if only is None:
+        return list(project.cases)
+    # The folder is resolved, the name is not: a link to a manifest is judged as a link.
+    full = only.absolute()
+    full = full.parent.resolve() / full.name if full.name != ".." else full.resolve()
+    if full != project.root and not full.is_relative_to(project.root):
+        raise UsageError(f"{only} is outside the project {project.root}", hint="name a path inside it")
+    if not os.path.lexists(full):
+        raise UsageError(f"there is no file or folder {only}", hint="check the path")
+    relative = full.relative_to(project.root).as_posix()
+    if full.is_file() and relative.endswith(CASE_SUFFIX):
+        gate = relative.removesuffix(CASE_SUFFIX) + GATE_SUFFIX
+        return [relative, *([gate] if os.path.lexists(project.root / gate) else [])]
+    return [relative]
+
+
+def _walk(folder: str, prefix: str) -> Iterator[Found]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.endswith((CASE_SUFFIX, GATE_SUFFIX)):
+                yield Found(prefix + name, entry.is_file(follow_symlinks=False))
+            elif entry.is_dir(follow_symlinks=False):
+                if not name.startswith(".") and name != "__pycache__":
+                    yield from _walk(entry.path, f"{prefix}{name}/")
+            elif name.endswith(tuple(_MISNAMED)):
+                yield Found(prefix + name, is_plain=True)
+
+
+def _misnamed(path: str) -> Problem | None:
+    for wrong, right in _MISNAMED.items():
+        if path.endswith(wrong):
+            name = path.rpartition("/")[2].removesuffix(wrong) + right
+            return Problem(path, 1, 1, "name", f"files of this kind end with {right}", f"rename it to {name}")
+    return None

@@ -1,0 +1,1 @@
+"""Named rules: what must hold of a manifest that a schema cannot say."""

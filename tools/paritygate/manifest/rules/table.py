@@ -1,0 +1,78 @@
+"""Every rule, by name. ``paritygate validate --help`` prints this table, so it promises what is checked."""
+
+from __future__ import annotations
+
+from paritygate.manifest.rules import ci, comparison, gate, request
+from paritygate.manifest.rules.context import CaseRule, GateRule
+
+#: Checks of one resolved case. Sorted by name.
+CASE_RULES: tuple[CaseRule, ...] = (
+    CaseRule(
+        "acceleration-feature",
+        "the claim acceleration names a feature and how a run shows it",
+        comparison.acceleration_feature,
+    ),
+    CaseRule("duplicate-difference", "a difference is declared once", comparison.duplicate_difference),
+    CaseRule("duplicate-measurement", "measurement ids differ", comparison.duplicate_measurement),
+    CaseRule("files", "inputs, adapters, prompt files and shipped models are there", request.files),
+    CaseRule("golden-leg", "the claim golden-regression has a golden leg", comparison.golden_leg),
+    CaseRule("hardware", "some preset offers the SKU with that many cards", ci.hardware),
+    CaseRule("id-length", "the id with its variant has at most 100 characters", comparison.id_length),
+    CaseRule("input-digest", "the sha256 of an input is that of its file", request.input_digest),
+    CaseRule("inputs", "a task that starts from media has inputs", request.inputs),
+    CaseRule("lane", "the lane is in lanes.yml", ci.lane),
+    CaseRule("latents", "shared latents declare their shape, once", request.latents),
+    CaseRule("metric", "every metric exists", comparison.metric),
+    CaseRule("model", "a digest as revision belongs to a named folder", request.model),
+    CaseRule("path", "every path stays in the project", request.paths),
+    CaseRule("prompt", "a task that starts from words has a prompt", request.prompt),
+    CaseRule("seed", "every request has a seed; derived ones count from request.seed", request.seed),
+    CaseRule("setup", "setup lines are whole commands", ci.setup),
+    CaseRule("sources", "@names are in sources.yml, and paths lead to something", ci.sources),
+    CaseRule("suite", "prompt files hold prompts, zipped lists have one length, the size can run", request.suite),
+    CaseRule("target", "a target lies within the range of its metric", comparison.target),
+    CaseRule("task-output", "the kind of output is what the task makes", request.task_output),
+    CaseRule("timeout", "the time limit fits the lane", ci.timeout),
+)
+
+#: Checks of one gate file beside its case. Sorted by name.
+GATE_RULES: tuple[GateRule, ...] = (
+    GateRule("gate-case", "a gate file names the case beside it", gate.gate_case),
+    GateRule("gate-device", "the device of a profile is in hardware.yml", gate.gate_device),
+    GateRule("gate-direction", "at_least where higher is better, at_most where lower is", gate.gate_direction),
+    GateRule("gate-duplicate", "one profile for each variant, contract and device", gate.gate_duplicate),
+    GateRule("gate-measurement", "a bound limits a measurement of the case, once", gate.gate_measurement),
+    GateRule("gate-range", "a limit lies within the metric's range and can be failed", gate.gate_range),
+    GateRule("gate-variant", "a profile names a variant of the case", gate.gate_variant),
+)
+
+#: Checks of the project as a whole and of files as such: name -> what must hold. Sorted by name.
+PROJECT_RULES: dict[str, str] = {
+    "duplicate-id": "node ids are unique in the project",
+    "duplicate-key": "a mapping has each key once",
+    "extends": "the base exists, is in the project, and makes no cycle",
+    "file": "a file is regular, small, UTF-8 and in the project",
+    "format": "texts have their form: ids, digests, revisions, versions",
+    "missing-key": "required keys are there",
+    "name": "files are named *.case.yaml and *.gate.yaml",
+    "orphan-gate": "a gate file stands beside its case",
+    "range": "numbers and lengths are within their limits",
+    "schema-version": "the file is not from the future",
+    "type": "values have their type",
+    "unknown-key": "no other keys",
+    "value": "words are those of the schema",
+    "yaml-anchor": "no anchors or aliases",
+    "yaml-documents": "one document a file",
+    "yaml-empty": "the file holds something",
+    "yaml-key": "keys are text",
+    "yaml-number": "numbers are finite, fit 64 bits and have no leading zero",
+    "yaml-syntax": "the file is YAML",
+    "yaml-tag": "no tags",
+}
+
+
+def summaries() -> dict[str, str]:
+    """Every rule name with what it holds, sorted."""
+    of_cases = {rule.name: rule.summary for rule in CASE_RULES}
+    of_gates = {rule.name: rule.summary for rule in GATE_RULES}
+    return dict(sorted({**of_cases, **of_gates, **PROJECT_RULES}.items()))
