@@ -20,7 +20,10 @@ FACTOR = 4
 
 
 def build_tokenizer(directory: Path) -> Any:
-    """A CLIP tokenizer whose byte-pair merges were learnt from the words of the captions; saved in ``directory``."""
+    """A CLIP tokenizer whose byte-pair merges were learnt from the words of the captions; saved in ``directory``.
+
+    The trainer orders equally frequent merges differently in each process, so ids differ between trainings.
+    """
     learner = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
     learner.pre_tokenizer = pre_tokenizers.Whitespace()
     trainer = trainers.BpeTrainer(vocab_size=100_000, min_frequency=1, end_of_word_suffix="</w>", show_progress=False)
