@@ -1,0 +1,116 @@
+"""Evidence: the committed records are the ones the gate names, and they support it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from paritygate.gates.evidence import check_evidence, evidence_digest, evidence_records
+from paritygate.gates.files import load_gate
+from paritygate.records.codec import dumps
+
+
+@pytest.fixture
+def shelf(bench):
+    folder = bench.case.folder / "evidence"
+    folder.mkdir()
+    bench.write_gate(status="proposed")
+    for index in range(3):
+        (folder / f"run-{index}.json").write_text(dumps(bench.record(f"run-{index}")), encoding="utf-8")
+    settle(bench)
+    return folder
+
+
+def settle(bench):
+    bench.write_gate(status="proposed", evidence=digest(bench).removeprefix("sha256:"))
+
+
+def digest(bench):
+    return evidence_digest(evidence_records(bench.case, sku="CPU"))
+
+
+def messages(bench):
+    return [problem.message for problem in check_evidence(bench.case, load_gate(bench.case))]
+
+
+def rewrite(bench, path, **changes):
+    path.write_text(dumps(bench.record(path.stem, **changes)), encoding="utf-8")
+    settle(bench)
+
+
+def test_records_that_support_the_gate_give_no_problem(bench, shelf):
+    assert messages(bench) == []
+
+
+def test_the_digest_depends_on_content_not_on_names(bench, shelf):
+    before = digest(bench)
+    (shelf / "run-0.json").rename(shelf / "z.json")
+    assert digest(bench) == before
+    (shelf / "z.json").unlink()
+    assert digest(bench) != before
+
+
+def test_a_changed_missing_or_added_record_is_noticed(bench, shelf):
+    first = shelf / "run-0.json"
+    content = first.read_text()
+    first.write_text(content + "\n")
+    assert "have the digest" in messages(bench)[0]
+    first.unlink()
+    assert "the 2 committed records have the digest" in messages(bench)[0]
+
+
+def test_no_record_at_all_is_noticed(bench, shelf):
+    for path in shelf.iterdir():
+        path.unlink()
+    assert messages(bench) == ["there are no records of demo on CPU in evidence/"]
+
+
+def test_a_problem_points_at_the_line_and_gives_the_right_digest(bench, shelf):
+    (shelf / "run-0.json").unlink()
+    (problem,) = check_evidence(bench.case, load_gate(bench.case))
+    line = bench.case.gate_file.read_text().splitlines()[problem.line - 1]
+    assert line.strip().startswith("evidence:")
+    assert digest(bench) in problem.hint
+
+
+def test_records_of_other_cases_and_devices_are_left_out(bench, shelf):
+    other = bench.record("other", case="else")
+    (shelf / "other.json").write_text(dumps(other))
+    gpu = msgspec.structs.replace(bench.cpu, sku="H100")
+    (shelf / "gpu.json").write_text(dumps(bench.record("gpu", profile=gpu)))
+    assert messages(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [({"contract": "sha256:" + "d" * 64}, "its contract is"), ({"purpose": "diagnostic"}, "it is a diagnostic run")],
+)  # fmt: skip
+def test_a_record_of_another_kind_is_no_evidence(bench, shelf, changes, fault):
+    rewrite(bench, shelf / "run-1.json", **changes)
+    assert len(messages(bench)) == 1
+    assert f"run-1.json does not support the bounds: {fault}" in messages(bench)[0]
+
+
+def test_a_record_that_misses_a_bound_is_no_evidence_for_it(bench, shelf):
+    bench.measure("output.psnr_db.min", 29.0)
+    rewrite(bench, shelf / "run-2.json")
+    assert messages(bench) == [
+        "run-2.json does not support the bounds: output.psnr_db.min was 29, the bound is at least 30"]  # fmt: skip
+
+
+def test_an_incomplete_or_different_record_is_no_evidence(bench, shelf):
+    broken = msgspec.structs.replace(bench.legs[1], failure="timeout", exit_code=-9)
+    bench.legs = (bench.legs[0], broken)
+    rewrite(bench, shelf / "run-2.json")
+    assert "it is error: the candidate leg broke (timeout)" in messages(bench)[0]
+
+
+def test_one_run_counts_once(bench, shelf):
+    (shelf / "copy.json").write_text((shelf / "run-0.json").read_text())
+    settle(bench)
+    assert messages(bench) == ["one run is committed twice"]
+
+
+def test_an_unreadable_record_is_a_problem_not_a_crash(bench, shelf):
+    (shelf / "run-0.json").write_text("{")
+    assert "run-0.json" in messages(bench)[0]

@@ -1,0 +1,86 @@
+"""Gate files: read strictly, and refused when a bound could not do its work."""
+
+from __future__ import annotations
+
+import pytest
+
+from paritygate.errors import ManifestError
+from paritygate.gates.files import load_gate
+
+
+def test_a_gate_file_is_read_with_all_its_parts(bench):
+    gate = load_gate(bench.case)
+    (profile,) = gate.profiles
+    assert gate.path == "cases/demo.gate.yaml"
+    assert (profile.sku, profile.arch, profile.variant, profile.status) == ("CPU", None, None, "accepted")
+    assert profile.contract == bench.contract
+    assert profile.exact == ("token_ids",)
+    assert [(bound.measurement, bound.relation, bound.limit) for bound in profile.bounds] == [
+        ("output.psnr_db.min", "at_least", 30.0), ("output.abs_diff_max.max", "at_most", 0.1)]  # fmt: skip
+
+
+def test_no_file_is_no_gate(bench):
+    bench.case.gate_file.unlink()
+    assert load_gate(bench.case) is None
+
+
+PSNR = "{measurement: output.psnr_db.min, at_least: 30}"
+DIFF = "{measurement: output.abs_diff_max.max, at_most: 0.1}"
+SSIM = "{measurement: output.ssim.min, "
+
+BAD = {
+    "never-fails-low": (DIFF, "{measurement: output.abs_diff_max.max, at_most: 1}", "can never fail"),
+    "never-fails-huge": (DIFF, "{measurement: output.abs_diff_max.max, at_most: 1.0e10}", "can never fail"),
+    "never-fails-ssim": (PSNR, SSIM + "at_least: -1}", "ssim lies between -1 and 1"),
+    "never-fails-psnr": (PSNR, "{measurement: output.psnr_db.min, at_least: 0}", "can never fail"),
+    "never-fails-undeclared-id": (PSNR, "{measurement: output.float.ssim.p01, at_least: -2}", "can never fail"),
+    "never-met": (PSNR, SSIM + "at_least: 1.01}", "can never be met"),
+    "never-met-low": (DIFF, "{measurement: output.abs_diff_max.max, at_most: -0.1}", "can never be met"),
+    "wrong-direction": (PSNR, SSIM + "at_most: 0.9}", "has no at_least bound, so a bad output cannot fail it"),
+    "not-a-number": (PSNR, "{measurement: output.psnr_db.min, at_least: .nan}", "nan"),
+    "infinite": (PSNR, "{measurement: output.psnr_db.min, at_least: .inf}", "inf"),
+    "twice": (DIFF, PSNR, "two at_least bounds"),
+    "empty-band": (DIFF, "{measurement: output.psnr_db.min, at_most: 20}", "no value is at least 30 and at most 20"),
+    "unknown-key": (PSNR, "{measurement: output.psnr_db.min, at_lest: 30}", "at_lest"),
+    "other-case": ("case: demo", "case: other", "write: case: demo"),
+    "no-bounds": ("bounds:", "bounds: []\n    bonds:", "bonds"),
+    "unknown-status": ("status: accepted", "status: ok", "accepted"),
+    "from-the-future": ("schema_version: 1", "schema_version: 2", "newer"),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(BAD))
+def test_a_gate_that_could_not_do_its_work_is_refused_at_its_line(bench, fault):
+    old, new, message = BAD[fault]
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    assert old in text
+    text = text.replace(old, new, 1)
+    bench.case.gate_file.write_text(text, encoding="utf-8")
+    with pytest.raises(ManifestError) as caught:
+        load_gate(bench.case)
+    assert message in str(caught.value)
+    line = next(number for number, row in enumerate(text.splitlines(), 1) if new.splitlines()[0] in row)
+    assert caught.value.problems[0].line in (line, line + 1)
+    assert caught.value.problems[0].path == "cases/demo.gate.yaml"
+
+
+def test_a_band_with_both_limits_is_allowed(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    bench.case.gate_file.write_text(text.replace(DIFF, SSIM + "at_least: 0.9}\n      - " + SSIM + "at_most: 0.999}"))
+    assert len(load_gate(bench.case).profiles[0].bounds) == 3
+
+
+def test_one_device_and_contract_has_one_profile(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    bench.case.gate_file.write_text(text + text[text.index("  - device") :], encoding="utf-8")
+    with pytest.raises(ManifestError, match="profile 2 repeats the device and contract of 1"):
+        load_gate(bench.case)
+
+
+def test_a_gate_out_of_the_project_is_refused(bench, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "demo.gate.yaml"
+    outside.write_text(bench.case.gate_file.read_text())
+    bench.case.gate_file.unlink()
+    bench.case.gate_file.symlink_to(outside)
+    with pytest.raises(ManifestError):
+        load_gate(bench.case)

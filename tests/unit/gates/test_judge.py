@@ -1,0 +1,317 @@
+"""Verdicts: the precedence, and every way in which a gate does not pass."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import msgspec
+import pytest
+
+from paritygate.gates.files import load_gate
+from paritygate.gates.judge import judge
+from paritygate.records.model import ChecklistRow, ExactResult, Finding, Status
+
+
+def codes(verdict):
+    return [finding.code for finding in verdict.reasons]
+
+
+def test_an_accepted_gate_that_is_met_passes(bench):
+    verdict = bench.judge()
+    assert verdict.status is Status.PASSED
+    assert codes(verdict) == ["bounds-met"]
+    assert [(bound.measurement, bound.satisfied) for bound in verdict.bounds] == [
+        ("output.psnr_db.min", True), ("output.abs_diff_max.max", True)]  # fmt: skip
+    assert verdict.bounds[0].headroom == 10.0
+    assert verdict.bounds[1].headroom == pytest.approx(0.05)
+    assert verdict.gate_status == "accepted"
+    assert verdict.gate == ("cases/demo.gate.yaml, profile CPU, accepted, selected by Ada on 2026-12-01: twenty runs")
+
+
+def test_a_proposed_gate_that_is_met_is_provisional_and_says_why(bench):
+    bench.write_gate(status="proposed")
+    verdict = bench.judge()
+    assert verdict.status is Status.PROVISIONAL
+    assert codes(verdict) == ["proposed-bounds"]
+    assert "not yet accepted by a person" in verdict.reasons[0].message
+
+
+# One change -> (status, code of the first reason). Each stands alone on a run that would pass.
+
+
+def break_leg(bench):
+    broken = msgspec.structs.replace(bench.legs[1], exit_code=137, failure="memory", message="killed by the kernel")
+    bench.legs = (bench.legs[0], broken)
+
+
+def exit_code_only(bench):
+    bench.legs = (bench.legs[0], msgspec.structs.replace(bench.legs[1], exit_code=1))
+
+
+def lose_leg(bench):
+    bench.legs = bench.legs[:1]
+
+
+def nothing_compared(bench):
+    bench.change(invalid=(Finding(code="nothing-compared", message="empty"),), measurements=())
+
+
+def invalid_output(bench):
+    bench.change(invalid=(Finding(code="size", message="wrong size", item="001"),), measurements=())
+
+
+def idle_feature(bench):
+    bench.change(feature=Finding(code="feature-not-exercised", message="feature not exercised"))
+
+
+def shown_item_missing(bench):
+    bench.change(exact=(ExactResult(name="token_ids", status="unreported", detail=""), *bench.comparison.exact[1:]))
+
+
+def shown_item_dropped(bench):
+    bench.change(exact=bench.comparison.exact[1:])
+
+
+def exact_difference(bench):
+    bench.change(exact=(*bench.comparison.exact[:1], ExactResult(name="timesteps", status="different", detail="at 0")))
+
+
+def value_below(bench):
+    bench.measure("output.psnr_db.min", 29.999)
+
+
+def value_above(bench):
+    bench.measure("output.abs_diff_max.max", 0.1001)
+
+
+def value_nan(bench):
+    bench.measure("output.psnr_db.min", math.nan)
+
+
+def not_computed(bench):
+    bench.measure("output.psnr_db.min", math.nan, problem="000/0: no float pixels")
+
+
+def not_computed_without_a_bound(bench):
+    bench.measure("output.ssim.min", math.nan, problem="000/0: not applicable")
+
+
+def measurement_missing(bench):
+    bench.change(measurements=bench.comparison.measurements[1:])
+
+
+def required_unreported(bench):
+    row = ChecklistRow(
+        field="seed", reference="", candidate="1", verdict="unreported", note="not reported by the reference leg"
+    )
+    bench.change_case(checklist_require=("seed",))
+    bench.change(checklist=(row,))
+
+
+def required_unknown(bench):
+    bench.change_case(checklist_require=("seed",))
+
+
+def undeclared(bench):
+    bench.change(checklist=(ChecklistRow(field="dtype", reference="a", candidate="b", verdict="undeclared", note=""),))
+
+
+def undeclared_in_ci(bench):
+    undeclared(bench)
+    bench.in_ci = True
+
+
+def no_gate(bench):
+    bench.case.gate_file.unlink()
+
+
+def other_device(bench):
+    bench.profile = msgspec.structs.replace(bench.profile, sku="H100")
+
+
+def longer_device_name(bench):
+    bench.profile = msgspec.structs.replace(bench.profile, sku="CPUX")
+
+
+def other_contract(bench):
+    bench.write_gate(contract="sha256:" + "c" * 64)
+
+
+def other_variant(bench):
+    bench.change_case(variant="large", id="demo-large")
+
+
+def random_weights(bench):
+    bench.change_case(model=msgspec.structs.replace(bench.case.model, weights="random"))
+
+
+def diagnostic(bench):
+    bench.purpose = "diagnostic"
+
+
+def proposed(bench):
+    bench.write_gate(status="proposed")
+
+
+TABLE = {
+    break_leg: ("error", "leg-memory"),
+    exit_code_only: ("error", "leg-crash"),
+    lose_leg: ("error", "leg-missing"),
+    nothing_compared: ("error", "nothing-compared"),
+    invalid_output: ("invalid", "size"),
+    idle_feature: ("invalid", "feature-not-exercised"),
+    shown_item_missing: ("invalid", "exact-missing"),
+    shown_item_dropped: ("invalid", "exact-missing"),
+    exact_difference: ("failed", "exact-different"),
+    value_below: ("failed", "bound-not-met"),
+    value_above: ("failed", "bound-not-met"),
+    value_nan: ("failed", "bound-not-met"),
+    not_computed: ("failed", "not-computed"),
+    not_computed_without_a_bound: ("failed", "not-computed"),
+    measurement_missing: ("failed", "not-computed"),
+    required_unreported: ("failed", "required-unreported"),
+    required_unknown: ("failed", "required-unreported"),
+    undeclared_in_ci: ("failed", "undeclared-difference"),
+    no_gate: ("unvalidated", "no-gate"),
+    other_device: ("unvalidated", "no-profile"),
+    longer_device_name: ("unvalidated", "no-profile"),
+    other_contract: ("unvalidated", "other-contract"),
+    other_variant: ("unvalidated", "no-profile"),
+    proposed: ("provisional", "proposed-bounds"),
+    undeclared: ("provisional", "undeclared-difference"),
+    random_weights: ("provisional", "plumbing"),
+    diagnostic: ("provisional", "diagnostic"),
+}
+
+
+@pytest.mark.parametrize("change", TABLE, ids=lambda change: change.__name__)
+def test_one_fault_decides_the_verdict(bench, change):
+    change(bench)
+    verdict = bench.judge()
+    status, code = TABLE[change]
+    assert verdict.status.value == status
+    assert codes(verdict)[0] == code
+
+
+WORST_FIRST = (break_leg, invalid_output, exact_difference, no_gate, random_weights)
+
+
+@pytest.mark.parametrize(
+    ("worse", "milder"), list(itertools.combinations(WORST_FIRST, 2)), ids=lambda change: change.__name__
+)
+def test_the_worst_reason_is_the_verdict_and_stands_first(bench, worse, milder):
+    milder(bench)
+    worse(bench)
+    verdict = bench.judge()
+    assert verdict.status.value == TABLE[worse][0]
+    assert codes(verdict)[0] == TABLE[worse][1]
+
+
+@pytest.mark.parametrize("change", [no_gate, other_device, other_contract])
+def test_an_exact_mismatch_fails_even_without_a_gate(bench, change):
+    exact_difference(bench)
+    change(bench)
+    assert bench.judge().status is Status.FAILED
+
+
+def test_trap_1_a_metric_that_could_not_be_computed_is_failed_and_keeps_its_reason(bench):
+    not_computed(bench)
+    verdict = bench.judge()
+    assert verdict.status is Status.FAILED
+    assert verdict.reasons[0].message == "output.psnr_db.min could not be computed: 000/0: no float pixels"
+    assert math.isnan(verdict.bounds[0].value)
+    assert not verdict.bounds[0].satisfied
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_trap_7_not_a_number_satisfies_nothing(bench, value):
+    for name in ("output.psnr_db.min", "output.abs_diff_max.max"):
+        bench.measure(name, math.nan)
+    bench.measure("output.psnr_db.min", value)
+    verdict = bench.judge()
+    assert verdict.status is Status.FAILED
+    assert [bound.satisfied for bound in verdict.bounds] == [False, False]
+
+
+def test_trap_9_an_infinite_psnr_satisfies_its_bound(bench):
+    bench.measure("output.psnr_db.min", math.inf)
+    verdict = bench.judge()
+    assert verdict.status is Status.PASSED
+    assert verdict.bounds[0].headroom == math.inf
+
+
+def test_trap_14_a_device_is_matched_by_its_whole_name_and_its_architecture(bench):
+    text = (bench.case.gate_file.read_text()).replace("sku: CPU", "sku: CPU, arch: aarch64")
+    bench.case.gate_file.write_text(text)
+    verdict = bench.judge()
+    assert codes(verdict) == ["no-profile"]
+    assert "only for CPU aarch64" in verdict.reasons[0].message
+    bench.profile = msgspec.structs.replace(bench.profile, arch="aarch64")
+    assert bench.judge().status is Status.PASSED
+
+
+def test_the_architecture_profile_goes_before_the_general_one(bench):
+    text = bench.case.gate_file.read_text()
+    first = text[text.index("  - device") :]
+    strict = first.replace("sku: CPU", "sku: CPU, arch: x86_64").replace("at_least: 30", "at_least: 45")
+    bench.case.gate_file.write_text(text + strict)
+    assert bench.judge().status is Status.FAILED
+
+
+def test_a_missing_measurement_suggests_the_nearest_name(bench):
+    text = bench.case.gate_file.read_text().replace("output.psnr_db.min", "output.psnr_db.mim")
+    bench.case.gate_file.write_text(text)
+    verdict = bench.judge()
+    assert verdict.status is Status.FAILED
+    assert "did you mean output.psnr_db.min?" in verdict.reasons[0].message
+
+
+def test_a_failed_bound_names_value_limit_and_worst_item(bench):
+    value_below(bench)
+    reason = bench.judge().reasons[0]
+    assert reason.message == "output.psnr_db.min is 29.999 dB, required at least 30; worst: 001/0"
+    assert reason.item == "001"
+
+
+def test_many_reasons_of_one_kind_are_counted_not_listed(bench):
+    findings = tuple(Finding(code="size", message=f"wrong size {index}") for index in range(16))
+    bench.change(invalid=findings, measurements=())
+    verdict = bench.judge()
+    assert [finding.message for finding in verdict.reasons] == [
+        "wrong size 0", "wrong size 1", "wrong size 2", "and 13 more of this kind"]  # fmt: skip
+
+
+def test_no_bound_is_applied_to_outputs_that_cannot_be_compared(bench):
+    invalid_output(bench)
+    verdict = bench.judge()
+    assert verdict.bounds == ()
+    assert "not-computed" not in codes(verdict)
+
+
+def test_random_weights_never_pass_and_the_scope_says_plumbing(bench):
+    random_weights(bench)
+    assert bench.judge().scope.startswith("plumbing only")
+
+
+def test_the_scope_names_model_workload_device_and_what_did_not_run(bench):
+    shown = ExactResult(name="sigmas", status="unreported", detail="")
+    bench.change(exact=(*bench.comparison.exact, shown))
+    assert bench.judge().scope == (
+        "native-parity of org/demo@0000000000000000000 (trained weights); 3 requests, images of 24x24 RGB; "
+        "compared as 8-bit pixels from lossless files; on CPU (x86_64, Some CPU); exact layer: token_ids, timesteps; "
+        "exact items not shown: sigmas; output layer: 3 of 3 measurements; layers not run: parts; "
+        "not covered: batch > 1"
+    )
+
+
+def test_a_gate_whose_profile_has_no_bounds_is_unvalidated(bench):
+    gate = load_gate(bench.case)
+    empty = type(gate)(
+        case=gate.case, path=gate.path, document=gate.document,
+        profiles=(type(gate.profiles[0])(**{**vars(gate.profiles[0]), "bounds": ()}),),
+    )  # fmt: skip
+    verdict = judge(bench.comparison, bench.case, legs=bench.legs, contract=bench.contract, profile=bench.profile,
+                    gate=empty, in_ci=False, purpose="run")  # fmt: skip
+    assert verdict.status is Status.UNVALIDATED
+    assert codes(verdict) == ["no-bounds"]

@@ -1,0 +1,237 @@
+"""Comparison and gate -> verdict. Every check adds reasons; the worst reason is the verdict.
+
+A bound is met only by "value satisfies bound", so a value that is not a number meets nothing, and a pass is what
+remains when an accepted gate for this device and contract was met and nothing spoke against it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paritygate.compare.checklist import covers
+from paritygate.compare.feature import NOT_EXERCISED
+from paritygate.gates.files import Bound, Gate, GateProfile
+from paritygate.gates.scope import scope_text
+from paritygate.manifest.case import Case
+from paritygate.records.model import (
+    BoundResult,
+    Comparison,
+    DeviceProfile,
+    Finding,
+    LegRecord,
+    MeasurementResult,
+    Real,
+    Status,
+    Verdict,
+)
+
+#: Of one kind of reason, this many are spelled out.
+SPELLED_OUT = 3
+_ORDER = list(Status)
+
+
+@dataclass(frozen=True)
+class _Reason:
+    status: Status
+    finding: Finding
+
+
+def judge(
+    comparison: Comparison,
+    case: Case,
+    *,
+    legs: tuple[LegRecord, ...],
+    contract: str,
+    profile: DeviceProfile,
+    gate: Gate | None,
+    in_ci: bool,
+    purpose: str,
+) -> Verdict:
+    """The verdict on one run.
+
+    Args:
+        comparison: what was observed.
+        case: the case as resolved now.
+        legs: every leg that was run.
+        contract: the contract of ``case``.
+        profile: the device of the candidate leg.
+        gate: the case's gate file, if it has one.
+        in_ci: an undeclared difference is then a failure.
+        purpose: ``run``, or ``diagnostic``, which never passes.
+    """
+    matched, gate_reasons = _resolve(gate, case, contract=contract, profile=profile)
+    reasons = [
+        *_leg_reasons(legs),
+        *_comparison_reasons(comparison),
+        *_exact_reasons(comparison, matched),
+        *_checklist_reasons(comparison, case, in_ci=in_ci),
+        *gate_reasons,
+        *_limits(case, purpose),
+    ]
+    bounds: tuple[BoundResult, ...] = ()
+    # Without comparable outputs there is nothing to hold against a bound.
+    if matched and not any(reason.status in (Status.ERROR, Status.INVALID) for reason in reasons):
+        bounds = tuple(apply_bound(bound, comparison) for bound in matched.bounds)
+        reasons += _bound_reasons(bounds, comparison)
+    status, findings = _settle(reasons, bounds)
+    return Verdict(
+        status=status,
+        reasons=findings,
+        scope=scope_text(comparison, case, legs=legs, profile=profile, purpose=purpose),
+        gate=_describe(gate, matched),
+        gate_status=matched.status if matched else "none",
+        bounds=bounds,
+    )
+
+
+def _resolve(
+    gate: Gate | None, case: Case, *, contract: str, profile: DeviceProfile
+) -> tuple[GateProfile | None, list[_Reason]]:
+    """The gate profile for exactly this device, variant and contract, with what it limits; or why there is none."""
+    if gate is None:
+        return None, [_reason(Status.UNVALIDATED, "no-gate", f"there is no gate file {case.gate_file.name}")]
+    for_device = [
+        entry
+        for entry in gate.profiles
+        if entry.sku == profile.sku and entry.arch in (None, profile.arch) and entry.variant == case.variant
+    ]
+    if not for_device:
+        known = sorted({f"{entry.sku}{f' {entry.arch}' if entry.arch else ''}" for entry in gate.profiles})
+        message = f"{gate.path} has no bounds for {profile.sku} ({profile.arch}), only for {', '.join(known)}"
+        return None, [_reason(Status.UNVALIDATED, "no-profile", message)]
+    matching = [entry for entry in for_device if entry.contract == contract]
+    if not matching:
+        message = (
+            f"the bounds for {profile.sku} hold for another contract ({for_device[0].contract[:19]}); this case is now "
+            f"{contract[:19]}: the request, a leg, a measure or an adapter changed, so measure again"
+        )
+        return None, [_reason(Status.UNVALIDATED, "other-contract", message)]
+    chosen = max(matching, key=lambda entry: entry.arch is not None)
+    if not chosen.bounds:
+        return chosen, [_reason(Status.UNVALIDATED, "no-bounds", f"{gate.path} lists no bounds for {profile.sku}")]
+    if chosen.status != "accepted":
+        message = "the bounds are proposed: measured, and not yet accepted by a person"
+        return chosen, [_reason(Status.PROVISIONAL, "proposed-bounds", message)]
+    return chosen, []
+
+
+def apply_bound(bound: Bound, comparison: Comparison) -> BoundResult:
+    """One bound against its measurement. A missing or uncomputed measurement is NaN and meets nothing."""
+    found = _measurement(bound.measurement, comparison)
+    value = float("nan") if found is None or found.problem else float(found.value)
+    satisfied = value >= bound.limit if bound.relation == "at_least" else value <= bound.limit
+    headroom = value - bound.limit if bound.relation == "at_least" else bound.limit - value
+    return BoundResult(
+        measurement=bound.measurement,
+        relation=bound.relation,
+        limit=Real(bound.limit),
+        value=Real(value),
+        satisfied=bool(satisfied),
+        headroom=Real(headroom),
+    )
+
+
+def _leg_reasons(legs: tuple[LegRecord, ...]) -> Iterator[_Reason]:
+    names = {leg.name for leg in legs}
+    for name in ("reference", "candidate"):
+        if name not in names:
+            yield _reason(Status.ERROR, "leg-missing", f"the {name} leg was not run")
+    for leg in legs:
+        if leg.failure is not None or leg.exit_code not in (0, None):
+            what = leg.failure or f"exit code {leg.exit_code}"
+            message = f"the {leg.name} leg broke ({what}): {leg.message or 'no message'}; log: {leg.log}"
+            yield _reason(Status.ERROR, f"leg-{leg.failure or 'crash'}", message)
+
+
+def _comparison_reasons(comparison: Comparison) -> Iterator[_Reason]:
+    for finding in comparison.invalid:
+        nothing = finding.code == "nothing-compared"
+        yield _Reason(Status.ERROR if nothing else Status.INVALID, finding)
+    if comparison.feature is not None and comparison.feature.code == NOT_EXERCISED:
+        yield _Reason(Status.INVALID, comparison.feature)
+    for entry in comparison.measurements:
+        if entry.problem:
+            yield _reason(Status.FAILED, "not-computed", f"{entry.id} could not be computed: {entry.problem}")
+
+
+def _exact_reasons(comparison: Comparison, matched: GateProfile | None) -> Iterator[_Reason]:
+    status = {entry.name: entry.status for entry in comparison.exact}
+    for entry in comparison.exact:
+        if entry.status == "different":
+            yield _reason(Status.FAILED, "exact-different", f"{entry.name} differ: {entry.detail}")
+    for name in matched.exact if matched else ():
+        if status.get(name, "unreported") == "unreported":
+            message = f"{name} was shown when the gate was selected and is not shown now"
+            yield _reason(Status.INVALID, "exact-missing", message)
+
+
+def _checklist_reasons(comparison: Comparison, case: Case, *, in_ci: bool) -> Iterator[_Reason]:
+    for row in comparison.checklist:
+        if row.verdict == "undeclared":
+            message = f"{row.field} differs and is not declared: reference {row.reference}, candidate {row.candidate}"
+            yield _reason(Status.FAILED if in_ci else Status.PROVISIONAL, "undeclared-difference", message)
+    for field in case.checklist_require:
+        rows = [row for row in comparison.checklist if covers(field, row.field)]
+        silent = [row.note or row.field for row in rows if row.verdict == "unreported"]
+        if silent or not rows:
+            message = f"{field} must be reported (checklist.require): {silent[0] if silent else 'no leg reports it'}"
+            yield _reason(Status.FAILED, "required-unreported", message)
+
+
+def _limits(case: Case, purpose: str) -> Iterator[_Reason]:
+    if case.model.weights == "random":
+        yield _reason(Status.PROVISIONAL, "plumbing", "random weights test the plumbing, never accuracy")
+    if purpose != "run":
+        yield _reason(Status.PROVISIONAL, "diagnostic", f"a {purpose} run never counts as a pass")
+
+
+def _bound_reasons(bounds: tuple[BoundResult, ...], comparison: Comparison) -> Iterator[_Reason]:
+    for result in bounds:
+        found = _measurement(result.measurement, comparison)
+        if found is None:
+            near = difflib.get_close_matches(result.measurement, [entry.id for entry in comparison.measurements], n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            message = f"{result.measurement} is bounded by the gate and was not measured{hint}"
+            yield _reason(Status.FAILED, "not-computed", message)
+        elif not result.satisfied and not found.problem:
+            words = result.relation.replace("_", " ")
+            message = f"{result.measurement} is {result.value:.6g} {found.unit}, required {words} {result.limit:.6g}"
+            message += f"; worst: {found.worst_item}"
+            yield _reason(Status.FAILED, "bound-not-met", message, item=found.worst_item.partition("/")[0])
+
+
+def _settle(reasons: list[_Reason], bounds: tuple[BoundResult, ...]) -> tuple[Status, tuple[Finding, ...]]:
+    if not reasons:
+        met = f"all {len(bounds)} accepted bounds are met"
+        return Status.PASSED, (Finding(code="bounds-met", message=met),)
+    ordered = sorted(reasons, key=lambda reason: _ORDER.index(reason.status))
+    kept: list[Finding] = []
+    counts: dict[str, int] = {}
+    for reason in ordered:
+        counts[reason.finding.code] = counts.get(reason.finding.code, 0) + 1
+        if counts[reason.finding.code] <= SPELLED_OUT:
+            kept.append(reason.finding)
+    for code, count in counts.items():
+        if count > SPELLED_OUT:
+            last = max(index for index, finding in enumerate(kept) if finding.code == code)
+            kept.insert(last + 1, Finding(code=code, message=f"and {count - SPELLED_OUT} more of this kind"))
+    return ordered[0].status, tuple(kept)
+
+
+def _describe(gate: Gate | None, matched: GateProfile | None) -> str:
+    if gate is None:
+        return "no gate file"
+    if matched is None:
+        return f"{gate.path}: no profile for this run"
+    device = f"{matched.sku}{f' {matched.arch}' if matched.arch else ''}"
+    return f"{gate.path}, profile {device}, {matched.status}" + (f", {matched.selected}" if matched.selected else "")
+
+
+def _measurement(name: str, comparison: Comparison) -> MeasurementResult | None:
+    return next((entry for entry in comparison.measurements if entry.id == name), None)
+
+
+def _reason(status: Status, code: str, message: str, *, item: str | None = None) -> _Reason:
+    return _Reason(status, Finding(code=code, message=message, item=item))

@@ -1,0 +1,61 @@
+"""What a verdict speaks for, in words: model, workload, representation, device, layers run and not run."""
+
+from __future__ import annotations
+
+from paritygate.manifest.case import Case
+from paritygate.records.model import Comparison, DeviceProfile, LegRecord
+
+
+def scope_text(
+    comparison: Comparison, case: Case, *, legs: tuple[LegRecord, ...], profile: DeviceProfile, purpose: str
+) -> str:
+    """One paragraph. Random weights and diagnostic runs are named first, because they limit everything after."""
+    parts = []
+    if purpose != "run":
+        parts.append(f"{purpose} run: never evidence, never a pass")
+    if case.model.weights == "random":
+        parts.append("plumbing only: random weights say nothing about accuracy")
+    parts += [
+        f"{case.claim} of {case.model.id}@{case.model.revision[:19]} ({case.model.weights} weights)",
+        _workload(case, legs),
+        _representation(case),
+        f"on {profile.sku}"
+        + (f" x{profile.cards}" if profile.cards > 1 else "")
+        + f" ({profile.arch}, {profile.name})",
+        *_layers(comparison, case),
+    ]
+    if case.coverage.gaps:
+        parts.append(f"not covered: {', '.join(case.coverage.gaps)}")
+    return "; ".join(parts)
+
+
+def _workload(case: Case, legs: tuple[LegRecord, ...]) -> str:
+    items = min((len(leg.items) for leg in legs), default=0)
+    size = f" of {case.output.width}x{case.output.height}" if case.output.width and case.output.height else ""
+    return f"{items} request{'' if items == 1 else 's'}, {case.output.kind}{size} {case.output.mode}"
+
+
+def _representation(case: Case) -> str:
+    kinds = {entry.pixels for entry in case.measure.output}
+    words = {"stored": "8-bit pixels from lossless files", "float": "float pixels before rounding"}
+    return "compared as " + " and ".join(words[kind] for kind in sorted(kinds, reverse=True)) if kinds else "no pixels"
+
+
+def _layers(comparison: Comparison, case: Case) -> list[str]:
+    shown = [entry.name for entry in comparison.exact if entry.status != "unreported"]
+    silent = [entry.name for entry in comparison.exact if entry.status == "unreported"]
+    measured = [entry for entry in comparison.measurements if not entry.problem]
+    layers = []
+    if shown:
+        layers.append(f"exact layer: {', '.join(shown)}")
+    if silent:
+        layers.append(f"exact items not shown: {', '.join(silent)}")
+    if measured:
+        layers.append(f"output layer: {len(measured)} of {len(case.measure.output)} measurements")
+    missing = [] if shown else ["exact"]
+    # The parts layer is declared in manifests already and measured by the diagnosis work.
+    missing.append("parts")
+    if not measured:
+        missing.append("output")
+    layers.append(f"layers not run: {', '.join(missing)}")
+    return layers
