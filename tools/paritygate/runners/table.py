@@ -22,7 +22,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: What every worker needs, whatever it runs.
-WORKER_DISTRIBUTIONS = ("click", "msgspec", "numpy", "pillow", "psutil")
+WORKER_DISTRIBUTIONS = ("msgspec", "numpy", "pillow", "psutil")
 
 #: Runner name -> facts. Sorted. Names the schema knows beyond these cannot run in this version.
 RUNNERS = MappingProxyType(

@@ -1,0 +1,270 @@
+"""Everything that a run needs, checked before anything loads; every problem is listed, with its fix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from paritygate import __version__
+from paritygate.errors import UsageError
+from paritygate.manifest.case import Case, Leg
+from paritygate.records.canonical import sha256_file
+from paritygate.records.model import DeviceProfile
+from paritygate.runners import devices, probe, weights
+from paritygate.runners.leg import interpreter, leg_environment
+from paritygate.runners.table import RUNNERS, WORKER_DISTRIBUTIONS, find_runner
+
+_PROBE_TIMEOUT_S = 60
+_SPARE_BYTES = 64 << 20
+
+
+class PreflightProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing missing. ``code`` is stable; ``leg`` is empty for what concerns the whole case."""
+
+    code: str
+    message: str
+    fix: str
+    leg: str = ""
+
+
+class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
+    """``preflight.json``. ``profile`` is None when this machine is none that the case allows.
+
+    ``notes`` are things that could not be checked. ``interpreters``: leg -> what its Python has installed.
+    """
+
+    case: str
+    problems: tuple[PreflightProblem, ...]
+    notes: tuple[str, ...]
+    model_dir: str
+    profile: DeviceProfile | None
+    interpreters: dict[str, dict[str, str | None]]
+
+    @property
+    def hardware_missing(self) -> bool:
+        """Whether this machine is none that the case allows."""
+        return any(problem.code == "hardware" for problem in self.problems)
+
+
+class _Probe(msgspec.Struct, frozen=True):
+    python: str
+    versions: dict[str, str | None]
+    paritygate: bool
+
+
+def check(
+    case: Case,
+    *,
+    legs: tuple[Leg, ...],
+    artifacts: Path,
+    items: int,
+    environ: Mapping[str, str] = os.environ,
+) -> PreflightReport:
+    """Check what a case needs on this machine, without importing a framework and without the network.
+
+    Args:
+        case: the case.
+        legs: the legs to run here; the device is checked when the candidate is one of them.
+        artifacts: where run directories go; made when missing.
+        items: how many requests the suite has, for the disk estimate.
+        environ: where variables are looked up.
+    """
+    profile = devices.profile_for(case.ci, devices.cards(environ)) if case.ci.cards else None
+    profile = profile or devices.profile_for(case.ci, ())
+    probes: dict[tuple[str, ...], _Probe | PreflightProblem] = {}
+    problems = list(_artifact_problems(case, artifacts, legs=len(legs), items=items))
+    if any(leg.name == "candidate" for leg in legs) and profile is None:
+        problems.append(_hardware_problem(case, environ))
+    folder = weights.model_folder(case, environ)
+    problems += _model_problems(case, folder, legs)
+    problems += _input_problems(case)
+    interpreters: dict[str, dict[str, str | None]] = {}
+    for leg in legs:
+        found, versions = _leg_problems(case, leg, probes, environ)
+        problems += found
+        interpreters[leg.name] = versions
+    return PreflightReport(
+        case=case.id,
+        problems=tuple(problems),
+        notes=() if not folder.is_dir() or weights.is_verified(case, folder) else (_unverified(case, folder),),
+        model_dir=str(folder),
+        profile=profile,
+        interpreters=interpreters,
+    )
+
+
+def _unverified(case: Case, folder: Path) -> str:
+    return f"weights not verified: nothing in {folder} shows that it is revision {case.model.revision}"
+
+
+def _hardware_problem(case: Case, environ: Mapping[str, str]) -> PreflightProblem:
+    found = [card.name for card in devices.cards(environ)]
+    here = ", ".join(found) if found else "no card (nvidia-smi finds none)"
+    unknown = [card.name for card in devices.cards(environ) if not card.sku]
+    fix = f"run it where CI does: lane {case.ci.lane}, {' or '.join(case.ci.sku)}"
+    if unknown:
+        fix += f"; {unknown[0]!r} is not in the table of runners/devices.py"
+    return PreflightProblem(
+        code="hardware", message=f"needs {case.ci.cards} x {' or '.join(case.ci.sku)}; here: {here}", fix=fix
+    )
+
+
+def _artifact_problems(case: Case, artifacts: Path, *, legs: int, items: int) -> Iterator[PreflightProblem]:
+    try:
+        artifacts.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=artifacts):
+            free = shutil.disk_usage(artifacts).free
+    except OSError as error:
+        yield PreflightProblem(
+            code="artifacts",
+            message=f"cannot write to {artifacts}: {error.strerror or error}",
+            fix="make it writable, or choose another folder with --artifacts",
+        )
+        return
+    needed = _SPARE_BYTES + legs * items * _item_bytes(case)
+    if free < needed:
+        yield PreflightProblem(
+            code="disk",
+            message=f"{artifacts} has {free >> 20} MiB free, the run may need {needed >> 20} MiB",
+            fix="free space, or choose another folder with --artifacts",
+        )
+
+
+def _item_bytes(case: Case) -> int:
+    """Upper estimate of one item on disk: 8-bit and float32 pixels of every image, layer and frame."""
+    out = case.output
+    pictures = out.count * (out.layers or 1) * (out.frames or 1)
+    return pictures * (out.width or 0) * (out.height or 0) * len(out.mode) * 5
+
+
+def _model_problems(case: Case, folder: Path, legs: tuple[Leg, ...]) -> Iterator[PreflightProblem]:
+    if not folder.is_dir():
+        message = f"the weights of {case.model.id} at {case.model.revision} are not at {folder}"
+        yield PreflightProblem(code="weights", message=message, fix=weights.how_to_get(case))
+        return
+    pipeline = any(leg.runner != "python" for leg in legs)
+    for code, messages in (
+        ("weights", weights.folder_problems(folder, pipeline=pipeline)),
+        ("revision", weights.revision_problems(case, folder)),
+    ):
+        for message in messages:
+            yield PreflightProblem(code=code, message=message, fix=weights.how_to_get(case))
+
+
+def _input_problems(case: Case) -> Iterator[PreflightProblem]:
+    for media in case.inputs:
+        try:
+            found = sha256_file(case.root / media.path)
+        except OSError as error:
+            message = f"the input {media.path} cannot be read: {error.strerror or error}"
+            yield PreflightProblem(code="inputs", message=message, fix="restore it, or correct request.inputs")
+            continue
+        if found != media.sha256:
+            message = f"the input {media.path} has the digest {found}, the manifest says {media.sha256}"
+            yield PreflightProblem(code="inputs", message=message, fix="restore it, or correct its sha256")
+
+
+def _leg_problems(
+    case: Case, leg: Leg, probes: dict[tuple[str, ...], _Probe | PreflightProblem], environ: Mapping[str, str]
+) -> tuple[list[PreflightProblem], dict[str, str | None]]:
+    problems = [
+        PreflightProblem(
+            code="asset",
+            message=f"{asset.path} does not exist",
+            fix=f"run: {asset.made_by}",
+            leg=leg.name,
+        )
+        for asset in leg.assets
+        if not (case.root / asset.path).exists()
+    ]
+    if leg.adapter and not (case.root / leg.adapter).is_file():
+        problems.append(
+            PreflightProblem(
+                code="adapter", message=f"{leg.adapter} does not exist", fix="restore it from git", leg=leg.name
+            )
+        )
+    try:
+        find_runner(leg.runner)
+    except UsageError as error:
+        problems.append(PreflightProblem(code="runner", message=error.message, fix=error.hint, leg=leg.name))
+    needed, python = _distributions(leg), interpreter(case, leg)
+    key = (python, *needed)
+    if key not in probes:
+        probes[key] = _probe(python, needed, case=case, leg=leg, environ=environ)
+    found = probes[key]
+    if isinstance(found, PreflightProblem):
+        return [*problems, found], {}
+    return [*problems, *_version_problems(leg, found, needed)], {"python": found.python, **found.versions}
+
+
+def _distributions(leg: Leg) -> tuple[str, ...]:
+    own = RUNNERS[leg.runner].distributions if leg.runner in RUNNERS else ()
+    return tuple(dict.fromkeys((*WORKER_DISTRIBUTIONS, *own, *sorted(leg.requires))))
+
+
+def _probe(
+    python: str, distributions: tuple[str, ...], *, case: Case, leg: Leg, environ: Mapping[str, str]
+) -> _Probe | PreflightProblem:
+    source = Path(probe.__file__).read_text(encoding="utf-8")
+    try:
+        done = subprocess.run(
+            [python, "-c", source, *distributions],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_S,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            cwd=case.root,
+            env=leg_environment(leg, environ),
+        )
+        return msgspec.json.decode(done.stdout, type=_Probe)
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
+    except (subprocess.TimeoutExpired, msgspec.DecodeError) as error:
+        reason = str(error).partition("\n")[0][:200]
+    return PreflightProblem(
+        code="interpreter",
+        message=f"the interpreter {python} cannot be used: {reason}",
+        fix="create that environment, or correct the leg's python",
+        leg=leg.name,
+    )
+
+
+def _version_problems(leg: Leg, found: _Probe, needed: tuple[str, ...]) -> Iterator[PreflightProblem]:
+    extra = RUNNERS[leg.runner].extra if leg.runner in RUNNERS else "run"
+    missing = [name for name in needed if found.versions.get(name) is None]
+    if not found.paritygate:
+        missing.insert(0, "paritygate")
+    for name in missing:
+        own = name in leg.requires
+        yield PreflightProblem(
+            code="distribution",
+            message=f"{name} is not installed in the leg's Python {found.python}",
+            fix=f"pip install '{name}{leg.requires[name]}'"
+            if own
+            else f"pip install 'paritygate[{extra}]=={__version__}'",
+            leg=leg.name,
+        )
+    for name, specifier in sorted(leg.requires.items()):
+        version = found.versions.get(name)
+        if version is not None and not _satisfies(version, specifier):
+            yield PreflightProblem(
+                code="version",
+                message=f"{name} is {version}, the leg requires {specifier}",
+                fix=f"pip install '{name}{specifier}'",
+                leg=leg.name,
+            )
+
+
+def _satisfies(version: str, specifier: str) -> bool:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - part of the run extra, not of the core
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)
