@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,16 +36,17 @@ class Files(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def discover(project: Project, only: Path | None = None) -> Files:
-    """The files beneath the project's case folders, or beneath ``only`` (a folder, or one file).
+def discover(project: Project, only: Sequence[Path] = ()) -> Files:
+    """The files beneath the project's case folders, or beneath ``only`` (folders and files).
 
     Hidden folders and linked folders are not searched.
 
     Raises:
-        UsageError: when ``only`` does not exist or lies outside the project.
+        UsageError: when one of ``only`` does not exist or lies outside the project.
     """
     found: list[Found] = []
-    for start in _starts(project, only):
+    starts = [start for path in only for start in _starts(project, path)] if only else project.cases
+    for start in starts:
         full = project.root / start
         if full.is_dir() and not start.endswith((CASE_SUFFIX, GATE_SUFFIX)):
             found += _walk(str(full), f"{start}/" if start != "." else "")
@@ -57,9 +58,7 @@ def discover(project: Project, only: Path | None = None) -> Files:
     return Files(cases, gates, tuple(problem for file in unique if (problem := _misnamed(file.path))))
 
 
-def _starts(project: Project, only: Path | None) -> list[str]:
-    if only is None:
-        return list(project.cases)
+def _starts(project: Project, only: Path) -> list[str]:
     # The folder is resolved, the name is not: a link to a manifest is judged as a link.
     full = only.absolute()
     full = full.parent.resolve() / full.name if full.name != ".." else full.resolve()

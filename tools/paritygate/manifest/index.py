@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +31,8 @@ class Loaded(NamedTuple):
     files: int
 
 
-def load_cases(project: Project, registries: Registries, *, only: Path | None = None) -> Loaded:
-    """Load the cases beneath the project's case folders, or beneath ``only`` (a folder, or one manifest).
+def load_cases(project: Project, registries: Registries, *, only: Path | Sequence[Path] | None = None) -> Loaded:
+    """Load the cases beneath the project's case folders, or beneath ``only`` (folders or manifests).
 
     A file with a problem gives no case. Finding no file at all is not a problem here.
 
@@ -40,14 +40,14 @@ def load_cases(project: Project, registries: Registries, *, only: Path | None = 
         UsageError: when ``only`` does not exist or lies outside the project.
     """
     load = _Load(project, registries)
-    files = discover(project, only)
+    files = discover(project, [only] if isinstance(only, Path) else only or ())
     load.problems.extend(files.problems)
     for file in files.cases:
         load.manifest(file)
     load.report_duplicates()
     for file in files.gates:
         load.gate(file)
-    load.cache.save(is_complete=only is None)
+    load.cache.save(is_complete=not only)
     cases = tuple(sorted(load.cases, key=lambda case: case.id))
     return Loaded(cases, tuple(sorted(set(load.problems))), len(files.cases) + len(files.gates))
 

@@ -29,8 +29,8 @@ _SNIPPET = re.compile(r"[^\s,\]}#]+")
 class Document:
     """One parsed file: ``data``, its ``problems`` (empty when sound), and where each value stands.
 
-    ``display`` is the path shown to people. Data that comes from a cache is parsed again only when somebody
-    asks for a position.
+    ``display`` is the path shown to people. Positions are found by parsing again, once, when somebody asks: a
+    project has thousands of sound files, and keeping their marks costs more than parsing them.
     """
 
     __slots__ = ("_keys", "_values", "data", "display", "problems", "text")
@@ -42,13 +42,13 @@ class Document:
         display: str,
         data: Any,
         problems: tuple[Problem, ...] = (),
-        marks: tuple[dict[Pointer, Any], dict[Pointer, Any]] | None = None,
     ) -> None:
         self.text = text
         self.display = display
         self.data = data
         self.problems = problems
-        self._keys, self._values = marks if marks is not None else ({}, {})
+        self._keys: dict[Pointer, Any] = {}
+        self._values: dict[Pointer, Any] = {}
 
     def position(self, pointer: Pointer) -> tuple[int, int]:
         """``(line, column)``, from 1, of the value at ``pointer``, or of its nearest ancestor that exists."""
@@ -85,8 +85,9 @@ class Document:
 
     def _ensure_marks(self) -> None:
         if not self._values:
-            again = parse(self.text, display=self.display)
-            self._keys, self._values = again._keys, again._values
+            builder = _Builder(self.text, self.display)
+            builder.run()
+            self._keys, self._values = builder.keys, builder.values
 
 
 def load_yaml(path: Path, *, display: str, root: Path | None = None) -> Document:
@@ -110,13 +111,7 @@ def parse(text: str, *, display: str) -> Document:
     """Parse YAML text; problems are in the document, sorted, and where there are none its data is whole."""
     builder = _Builder(text, display)
     data = builder.run()
-    return Document(
-        text=text,
-        display=display,
-        data=data,
-        problems=tuple(sorted(builder.problems)),
-        marks=(builder.keys, builder.values),
-    )
+    return Document(text=text, display=display, data=data, problems=tuple(sorted(builder.problems)))
 
 
 def _events(text: str) -> Callable[[], Any]:

@@ -46,6 +46,21 @@ GATE_RULES: tuple[GateRule, ...] = (
     GateRule("gate-variant", "a profile names a variant of the case", gate.gate_variant),
 )
 
+#: Rules that compare with the registries: without sound registries they say nothing.
+REGISTRY_RULES = frozenset({"gate-device", "hardware", "lane", "sources", "timeout"})
+
+#: Checks of the registries in ``.buildkite/``. Sorted by name.
+REGISTRY_FILE_RULES: dict[str, str] = {
+    "cards": "0 cards on the cpu platform, at least 1 elsewhere",
+    "env": "variables of the hardware registry survive the upload and are not reserved",
+    "mark-clash": "a SKU or lane is not the name of another mark",
+    "preset-clash": "preset names differ",
+    "resources": "a pod has memory",
+    "setup": "setup lines are whole commands",
+    "source-path": "paths in sources.yml lead to something in the project",
+    "upload": "texts survive the pipeline upload",
+}
+
 #: Checks of the project as a whole and of files as such: name -> what must hold. Sorted by name.
 PROJECT_RULES: dict[str, str] = {
     "duplicate-id": "node ids are unique in the project",
@@ -55,6 +70,7 @@ PROJECT_RULES: dict[str, str] = {
     "format": "texts have their form: ids, digests, revisions, versions",
     "missing-key": "required keys are there",
     "name": "files are named *.case.yaml and *.gate.yaml",
+    "no-cases": "there is a case to check",
     "orphan-gate": "a gate file stands beside its case",
     "range": "numbers and lengths are within their limits",
     "schema-version": "the file is not from the future",
@@ -75,4 +91,4 @@ def summaries() -> dict[str, str]:
     """Every rule name with what it holds, sorted."""
     of_cases = {rule.name: rule.summary for rule in CASE_RULES}
     of_gates = {rule.name: rule.summary for rule in GATE_RULES}
-    return dict(sorted({**of_cases, **of_gates, **PROJECT_RULES}.items()))
+    return dict(sorted({**of_cases, **of_gates, **REGISTRY_FILE_RULES, **PROJECT_RULES}.items()))

@@ -1,0 +1,111 @@
+"""``paritygate show``: a case as it is after ``extends`` and ``variants``, each value with its file and line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paritygate.errors import ManifestError, UsageError
+from paritygate.manifest.case import Case
+from paritygate.manifest.contract import contract
+from paritygate.manifest.index import Loaded, find_case, load_cases, load_nodes
+from paritygate.manifest.loader import Pointer
+from paritygate.manifest.merge import Located
+from paritygate.manifest.nodes import Node
+from paritygate.manifest.project import find_project
+from paritygate.manifest.registries import load_registries
+from paritygate.manifest.scalars import resolve
+from paritygate.manifest.suite import items
+from paritygate.manifest.wording import spell
+
+_COMMENT_COLUMN = 72
+#: Text that YAML reads back as itself without quotes.
+_BARE = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@() -]*(?<! )\Z")
+
+
+@click.command("show")
+@click.argument("case")
+@click.option("--json", "as_json", is_flag=True, help="Print data, origins and contract as JSON.")
+def command(*, case: str, as_json: bool) -> int:
+    """Print the resolved CASE (node id, case id or manifest) with the file and line of each value."""
+    project = find_project(Path.cwd())
+    found = _find(load_cases(project, load_registries(project)), case)
+    shown = [(one, _node(load_nodes(project, one.manifest), one)) for one in found]
+    if as_json:
+        click.echo(json.dumps([_data(one, node) for one, node in shown], indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n---\n".join("\n".join(_lines(one, node)) for one, node in shown))
+    return 0
+
+
+def _find(loaded: Loaded, name: str) -> tuple[Case, ...]:
+    try:
+        return find_case(loaded, name)
+    except UsageError:
+        # The case may be missing because its file has problems: those are the better answer.
+        if loaded.problems:
+            raise ManifestError(loaded.problems) from None
+        raise
+
+
+def _node(nodes: list[Node], case: Case) -> Node:
+    return next(node for node in nodes if node.variant == case.variant)
+
+
+def _data(case: Case, node: Node) -> dict[str, Any]:
+    origins = {spell(pointer): "{}:{}:{}".format(*node.document.origin(pointer)) for pointer in _leaves(node.data, ())}
+    return {
+        "id": case.id,
+        "variant": case.variant,
+        "manifest": case.manifest,
+        "contract": contract(case),
+        "items": len(items(case)),
+        "case": node.data,
+        "origins": origins,
+    }
+
+
+def _leaves(value: Any, pointer: Pointer) -> Iterator[Pointer]:
+    children = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    if not children:
+        yield pointer
+    for key, child in children:
+        yield from _leaves(child, (*pointer, key))
+
+
+def _lines(case: Case, node: Node) -> Iterator[str]:
+    yield f"# {case.id}: {case.manifest}"
+    count = len(items(case))
+    yield f"# contract {contract(case)}; {count} request{'s' * (count > 1)}"
+    yield from _mapping(node.data, (), 0, node.document)
+
+
+def _mapping(data: dict[str, Any], pointer: Pointer, indent: int, document: Located) -> Iterator[str]:
+    for key, value in data.items():
+        yield from _entry(f"{' ' * indent}{_scalar(key)}:", value, (*pointer, key), indent, document)
+
+
+def _entry(head: str, value: Any, pointer: Pointer, indent: int, document: Located) -> Iterator[str]:
+    """One key or list item: its value on the same line, or its children below."""
+    if isinstance(value, dict) and value:
+        yield head
+        yield from _mapping(value, pointer, indent + 2, document)
+    elif isinstance(value, list) and value:
+        yield head
+        for index, item in enumerate(value):
+            yield from _entry(f"{' ' * (indent + 2)}-", item, (*pointer, index), indent + 2, document)
+    else:
+        file, line, _ = document.origin(pointer)
+        yield f"{f'{head} {_scalar(value)}':<{_COMMENT_COLUMN}}  # {file}:{line}"
+
+
+def _scalar(value: Any) -> str:
+    """A value as YAML on one line; JSON is YAML, so everything unusual is JSON."""
+    if isinstance(value, str) and _BARE.match(value) and resolve(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
