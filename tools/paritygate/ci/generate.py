@@ -133,9 +133,13 @@ def _sources_text(project: Project, registries: Registries, steps: Sequence[Step
         "command": COMMAND,
         "inputs": _digest((shared, steps)),
         "shared": shared,
-        "steps": {step.key: {"lane": step.lane.name, "sources": step.sources} for step in steps},
+        "steps": {step.key: _sources_entry(step) for step in steps},
     }
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+
+
+def _sources_entry(step: Step) -> dict[str, object]:
+    return {"lane": step.lane.name, "preset": step.preset.name, "sources": step.sources}
 
 
 def _origins(project: Project) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paritygate.manifest.case import Case
+from paritygate.manifest.paths import path_values
 from paritygate.manifest.project import Project
 from paritygate.manifest.registries import Registries
 
@@ -24,32 +25,28 @@ def case_sources(case: Case, registries: Registries, *, helpers: dict[str, tuple
     """Path prefixes on which one case depends beyond the shared ones. Sorted.
 
     The manifest and what it extends, the gate file and its evidence (also before they exist), adapters with the
-    modules beside them that they import, the prompt file, inputs, a model that ships with the project, and the
-    declared sources with ``@name`` resolved.
+    modules beside them that they import, prompt files, inputs, a model that ships with the project, and the declared
+    sources with ``@name`` resolved.
 
     Args:
         case: the case.
-        registries: where ``@name`` is looked up; unknown names are left to the caller's checks.
+        registries: where ``@name`` is looked up.
         helpers: adapter -> its helper modules, filled on use: cases share adapters.
     """
     folder, _, name = case.manifest.rpartition("/")
     folder = f"{folder}/" if folder else ""
     found = {case.manifest, *case.bases, f"{folder}{name.removesuffix('.case.yaml')}.gate.yaml", f"{folder}evidence/"}
-    for leg in case.legs:
-        if leg.adapter:
-            if leg.adapter not in helpers:
-                helpers[leg.adapter] = tuple(_closure(case.root, leg.adapter))
-            found.update(helpers[leg.adapter])
-    found.update(media.path for media in case.inputs)
-    if case.model.path:
-        found.add(f"{case.model.path}/" if (case.root / case.model.path).is_dir() else case.model.path)
-    suite = case.document.get("suite")
-    if suite:
-        files = (suite.get("prompts"), suite.get("negative_prompts"))
-        found.update(posixpath.normpath(f"{folder}{path}") for path in files if isinstance(path, str))
+    for value in path_values(case.document):
+        if value.pointer[-1] == "adapter":
+            if value.text not in helpers:
+                helpers[value.text] = tuple(_closure(case.root, value.text))
+            found.update(helpers[value.text])
+        elif "assets" not in value.pointer:
+            # An asset is built from sources, so it is none.
+            found.add(f"{value.text}/" if value.expects == "folder" else value.text)
     for entry in case.ci.sources:
         if entry.startswith("@"):
-            found.update(source.path for source in registries.sources.get(entry[1:], ()))
+            found.update(source.path for source in registries.sources[entry[1:]])
         else:
             found.add(entry)
     return tuple(sorted(found))

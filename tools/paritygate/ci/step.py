@@ -19,7 +19,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One case variant as one job. Texts are as meant; each CI system escapes them in its own way.
 
-    ``key`` is the node id of the case. ``script`` is a bash script. ``artifacts`` are globs, ``sources`` path
+    ``key`` is the node id of the case. ``script`` runs under bash and sh. ``artifacts`` are globs, ``sources`` path
     prefixes, both relative to the project.
     """
 

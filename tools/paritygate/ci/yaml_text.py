@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 #: JSON leaves these as they are; YAML readers take them for line breaks or refuse them.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-_PLAIN_KEY = re.compile(r"[a-z][A-Za-z_]+\Z")
+_PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]+\Z")
 #: Plain keys that YAML 1.1 reads as something else.
 _NOT_PLAIN = frozenset({"false", "no", "null", "off", "on", "true", "yes"})
 _NO_BLOCK = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
@@ -23,7 +24,7 @@ _NO_BLOCK = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00
 def dump(data: Mapping[str, Any], *, indent: int = 0) -> str:
     """A block mapping, each line indented by ``indent`` blanks and ended by a newline.
 
-    Holds mappings with text keys, sequences, text, integers and booleans.
+    Holds dicts with text keys, lists, tuples, text, integers and booleans.
 
     Raises:
         TypeError: for any other value.
@@ -57,8 +58,9 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match.group()):04x}"
 
 
+@lru_cache(maxsize=1024)
 def _key(key: str) -> str:
-    return key if _PLAIN_KEY.match(key) and key not in _NOT_PLAIN else scalar(key)
+    return key if _PLAIN_KEY.match(key) and key.lower() not in _NOT_PLAIN else scalar(key)
 
 
 def _mapping(data: Mapping[str, Any], pad: str) -> Iterator[str]:
@@ -71,10 +73,10 @@ def _entry(head: str, value: Any, pad: str) -> Iterator[str]:
     if isinstance(value, str) and "\n" in value and not _NO_BLOCK.search(value) and value == value.strip():
         yield f"{head} |-"
         yield from (f"{pad}  {line}" if line else "" for line in value.split("\n"))
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         yield head if value else f"{head} {{}}"
         yield from _mapping(value, f"{pad}  ")
-    elif isinstance(value, Sequence) and not isinstance(value, str):
+    elif isinstance(value, list | tuple):
         yield head if value else f"{head} []"
         yield from _sequence(value, f"{pad}  ")
     else:
@@ -83,7 +85,7 @@ def _entry(head: str, value: Any, pad: str) -> Iterator[str]:
 
 def _sequence(values: Sequence[Any], pad: str) -> Iterator[str]:
     for value in values:
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, dict) and value:
             yield from dump_item(value, indent=len(pad)).splitlines()
         else:
             yield f"{pad}- {scalar(value)}"

@@ -21,6 +21,7 @@ from paritygate.manifest.case import (
     Output,
 )
 from paritygate.manifest.loader import Pointer
+from paritygate.manifest.merge import Merged
 from paritygate.manifest.nodes import Node
 from paritygate.manifest.paths import path_values, project_path
 from paritygate.manifest.project import Project
@@ -46,6 +47,7 @@ def build(node: Node, project: Project, manifest: str) -> Case:
         variant=node.variant,
         root=project.root,
         manifest=manifest,
+        bases=_bases(node, manifest),
         title=data["title"] + node.suffix,
         claim=data["claim"],
         task=data["task"],
@@ -86,6 +88,13 @@ def _normal(node: Node) -> dict[str, Any]:
             request["latent_shape"] = latents["shape"]
         data = {**data, "request": request}
     return data
+
+
+def _bases(node: Node, manifest: str) -> tuple[str, ...]:
+    if not isinstance(node.document, Merged):
+        return ()
+    files = dict.fromkeys(document.display for document, _ in reversed(node.document.layers))
+    return tuple(file for file in files if file != manifest)
 
 
 def _with(data: Any, pointer: Pointer, value: Any) -> Any:

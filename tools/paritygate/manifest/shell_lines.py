@@ -7,6 +7,7 @@ that ends the script would skip it: either way the step would be green without a
 from __future__ import annotations
 
 import shlex
+from functools import lru_cache
 
 _JOINERS = ("&&", "||", "|", "\\", "(", "{")
 _ENDERS = frozenset({"exec", "exit", "logout", "return"})
@@ -26,6 +27,7 @@ def upload_fault(text: str) -> tuple[str, str] | None:
     return None
 
 
+@lru_cache(maxsize=1024)  # thousands of cases share a few lines
 def setup_fault(line: str) -> tuple[str, str] | None:
     """Why a setup line cannot stand before the test command, as (message, hint); None when it can."""
     if fault := upload_fault(line):

@@ -1,0 +1,63 @@
+"""A step depends on everything its case is made of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def sources(workshop: Any, key: str) -> list[str]:
+    return json.loads(workshop.files()[".buildkite/accuracy-sources.json"])["steps"][key]["sources"]
+
+
+def test_a_plain_case_depends_on_its_manifest_gate_and_evidence_also_before_they_exist(workshop: Any) -> None:
+    workshop.case("one")
+    assert sources(workshop, "one") == ["cases/evidence/", "cases/one.case.yaml", "cases/one.gate.yaml"]
+
+
+def test_what_a_manifest_extends_counts_over_every_link(workshop: Any) -> None:
+    workshop.case("one", extends="../shared/near.yaml")
+    workshop.write("shared/near.yaml", {"extends": "far.yaml", "coverage": {"gaps": ["near"]}})
+    workshop.write("shared/far.yaml", {"coverage": {"gaps": ["far"]}})
+    assert {"shared/near.yaml", "shared/far.yaml", "cases/one.case.yaml"} <= set(sources(workshop, "one"))
+
+
+def test_an_adapter_brings_the_modules_beside_it_that_it_imports(workshop: Any) -> None:
+    workshop.write(
+        "cases/adapter.py", "import json\nimport helper\ndef run(job, writer):\n    from deep import thing\n"
+    )
+    workshop.write("cases/helper.py", "import other\n")
+    workshop.write("cases/other.py", "import helper\n")
+    workshop.write("cases/deep/__init__.py", "")
+    workshop.write("cases/unrelated.py", "")
+    workshop.case("one", candidate={"runner": "python", "adapter": "adapter.py"})
+    found = set(sources(workshop, "one"))
+    assert {"cases/adapter.py", "cases/helper.py", "cases/other.py", "cases/deep/__init__.py"} <= found
+    assert "cases/unrelated.py" not in found
+
+
+def test_an_adapter_with_a_syntax_error_is_still_a_source(workshop: Any) -> None:
+    workshop.write("cases/adapter.py", "def run(:\n")
+    workshop.case("one", candidate={"runner": "python", "adapter": "adapter.py"})
+    assert "cases/adapter.py" in sources(workshop, "one")
+
+
+def test_prompt_files_and_models_that_ship_count_and_built_assets_do_not(workshop: Any) -> None:
+    workshop.write("cases/data/prompts.txt", "a cat\n")
+    workshop.write("cases/model/model_index.json", "{}")
+    workshop.write("Makefile", "x:\n")
+    asset = {"path": "../build/graph.onnx", "made_by": "make x"}
+    workshop.case(
+        "one",
+        suite={"prompts": "data/prompts.txt"},
+        model={"id": "a/b", "revision": "0" * 40, "weights": "trained", "path": "model"},
+        candidate={"runner": "diffusers", "pipeline": "StableDiffusionPipeline", "assets": [asset]},
+    )
+    found = sources(workshop, "one")
+    assert {"cases/data/prompts.txt", "cases/model/"} <= set(found)
+    assert not any("graph.onnx" in path for path in found)
+
+
+def test_declared_paths_and_names_are_resolved(workshop: Any) -> None:
+    workshop.case("one", ci={"sources": ["@engine", "src/"]})
+    assert {"src/engine/", "src/"} <= set(sources(workshop, "one"))
