@@ -64,6 +64,7 @@ def check(
     legs: tuple[Leg, ...],
     artifacts: Path,
     items: int,
+    queue: str = "",
     environ: Mapping[str, str] = os.environ,
 ) -> PreflightReport:
     """Check what a case needs on this machine, without importing a framework and without the network.
@@ -73,6 +74,7 @@ def check(
         legs: the legs to run here; the device is checked when the candidate is one of them.
         artifacts: where run directories go; made when missing.
         items: how many requests the suite has, for the disk estimate.
+        queue: the CI queue that has the hardware, for the fix.
         environ: where variables are looked up.
     """
     profile = devices.profile_for(case.ci, devices.cards(environ)) if case.ci.cards else None
@@ -80,7 +82,7 @@ def check(
     probes: dict[tuple[str, ...], _Probe | PreflightProblem] = {}
     problems = list(_artifact_problems(case, artifacts, legs=len(legs), items=items))
     if any(leg.name == "candidate" for leg in legs) and profile is None:
-        problems.append(_hardware_problem(case, environ))
+        problems.append(_hardware_problem(case, queue, environ))
     folder = weights.model_folder(case, environ)
     problems += _model_problems(case, folder, legs)
     problems += _input_problems(case)
@@ -103,16 +105,23 @@ def _unverified(case: Case, folder: Path) -> str:
     return f"weights not verified: nothing in {folder} shows that it is revision {case.model.revision}"
 
 
-def _hardware_problem(case: Case, environ: Mapping[str, str]) -> PreflightProblem:
-    found = [card.name for card in devices.cards(environ)]
-    here = ", ".join(found) if found else "no card (nvidia-smi finds none)"
-    unknown = [card.name for card in devices.cards(environ) if not card.sku]
-    fix = f"run it where CI does: lane {case.ci.lane}, {' or '.join(case.ci.sku)}"
-    if unknown:
+def lines(report: PreflightReport) -> list[str]:
+    """The problems for a person, one line each with its fix, and then the notes."""
+    found = [
+        f"  [{problem.code}] {f'{problem.leg}: ' if problem.leg else ''}{problem.message}; fix: {problem.fix}"
+        for problem in report.problems
+    ]
+    return [*found, *(f"  note: {note}" for note in report.notes)]
+
+
+def _hardware_problem(case: Case, queue: str, environ: Mapping[str, str]) -> PreflightProblem:
+    found = devices.cards(environ)
+    here = ", ".join(card.name for card in found) if found else "no card (nvidia-smi finds none)"
+    fix = f"run it where CI does: lane {case.ci.lane}{f', queue {queue}' if queue else ''}"
+    if unknown := [card.name for card in found if not card.sku]:
         fix += f"; {unknown[0]!r} is not in the table of runners/devices.py"
-    return PreflightProblem(
-        code="hardware", message=f"needs {case.ci.cards} x {' or '.join(case.ci.sku)}; here: {here}", fix=fix
-    )
+    needed = f"{case.ci.cards} x {' or '.join(case.ci.sku)}"
+    return PreflightProblem(code="hardware", message=f"needs {needed}; here: {here}", fix=fix)
 
 
 def _artifact_problems(case: Case, artifacts: Path, *, legs: int, items: int) -> Iterator[PreflightProblem]:

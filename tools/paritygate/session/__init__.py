@@ -1,1 +1,1 @@
-"""session room."""
+"""One case end to end: preflight, legs, comparison, verdict, record, report."""

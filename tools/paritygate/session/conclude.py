@@ -1,0 +1,140 @@
+"""From the legs of a run to its record: compare, judge, write. Each result is on disk before the next step."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from paritygate.compare.compare import compare_legs
+from paritygate.gates.files import Gate
+from paritygate.gates.judge import judge
+from paritygate.manifest.case import Case, Item
+from paritygate.records.codec import dumps
+from paritygate.records.model import (
+    RECORD_SCHEMA_VERSION,
+    Comparison,
+    DeviceProfile,
+    Finding,
+    LegRecord,
+    RunRecord,
+    Status,
+    Verdict,
+)
+from paritygate.records.store import write_record, write_text_atomic
+from paritygate.report.files import write_report
+from paritygate.runners.devices import cpu_profile
+from paritygate.runners.leg import Latents
+from paritygate.runners.preflight import PreflightReport
+from paritygate.session import provenance
+from paritygate.session.latents import change
+from paritygate.session.legs import LegRun, contract_findings
+from paritygate.session.progress import Progress, Watcher
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What stays the same through one run. ``clock`` is monotonic; ``notes`` join the record's environment."""
+
+    case: Case
+    items: tuple[Item, ...]
+    contract: str
+    gate: Gate | None
+    folder: Path
+    in_ci: bool
+    started: str
+    clock: float
+    notes: dict[str, Any]
+
+
+def conclude(run: Run, legs: tuple[LegRun, ...], latents: Latents | None, *, watch: Watcher) -> RunRecord:
+    """Compare the legs, judge the comparison, and write ``comparison.json``, ``record.json`` and the report.
+
+    Raises:
+        ArtifactError: when the run directory cannot be written; what is there stays.
+    """
+    watch(Progress(case=run.case.id, stage="compare"))
+    comparison = _compare(run, legs, latents)
+    write_text_atomic(run.folder / "comparison.json", dumps(comparison))
+    watch(Progress(case=run.case.id, stage="judge"))
+    records = tuple(entry.leg for entry in legs)
+    profile = legs[-1].profile
+    verdict = judge(
+        comparison,
+        run.case,
+        legs=records,
+        contract=run.contract,
+        profile=profile,
+        gate=run.gate,
+        in_ci=run.in_ci,
+        purpose="run",
+    )
+    record = _record(run, legs=records, profile=profile, comparison=comparison, verdict=verdict)
+    write_record(run.folder, record)
+    watch(Progress(case=run.case.id, stage="report"))
+    write_report(record, run.folder, run.case)
+    return record
+
+
+def _compare(run: Run, legs: tuple[LegRun, ...], latents: Latents | None) -> Comparison:
+    """What was observed; nothing is compared when a leg broke, and nothing measured when the run is invalid."""
+    by_name = {entry.leg.name: entry.leg for entry in legs}
+    changed = change(latents, when="when the legs were compared")
+    findings = (
+        *(finding for entry in legs for finding in entry.findings),
+        *((changed,) if changed else ()),
+        *contract_findings(legs, run.contract),
+    )
+    broken = any(entry.leg.failure is not None for entry in legs)
+    if broken or not {"reference", "candidate"} <= by_name.keys():
+        return Comparison(invalid=findings)
+    comparison = compare_legs(
+        run.case, run.items, reference=by_name["reference"], candidate=by_name["candidate"], run_dir=run.folder
+    )
+    if not findings:
+        return comparison
+    return msgspec.structs.replace(comparison, invalid=(*findings, *comparison.invalid), measurements=())
+
+
+def without_hardware(run: Run, report: PreflightReport) -> RunRecord:
+    """The record of a run that this machine cannot do: ``unvalidated``, with everything that is missing."""
+    problems = sorted(report.problems, key=lambda problem: problem.code != "hardware")
+    verdict = Verdict(
+        status=Status.UNVALIDATED,
+        reasons=tuple(
+            Finding(code=problem.code, message=f"{problem.message}; fix: {problem.fix}") for problem in problems
+        ),
+        scope="nothing ran: this machine is none that the case allows",
+        gate="not looked up",
+        gate_status="none",
+    )
+    record = _record(run, legs=(), profile=cpu_profile(), comparison=Comparison(), verdict=verdict)
+    write_record(run.folder, record)
+    return record
+
+
+def _record(
+    run: Run, *, legs: tuple[LegRecord, ...], profile: DeviceProfile, comparison: Comparison, verdict: Verdict
+) -> RunRecord:
+    return RunRecord(
+        schema_version=RECORD_SCHEMA_VERSION,
+        run_id=run.folder.name,
+        case=run.case.id,
+        base_case=run.case.base_id,
+        variant=run.case.variant,
+        title=run.case.title,
+        claim=run.case.claim,
+        contract=run.contract,
+        weights=run.case.model.weights,
+        purpose="run",
+        started=run.started,
+        duration_s=time.monotonic() - run.clock,
+        attempt=provenance.attempt(),
+        in_ci=run.in_ci,
+        profile=profile,
+        environment={**provenance.environment(run.case.root), **run.notes},
+        legs=legs,
+        comparison=comparison,
+        verdict=verdict,
+    )

@@ -1,0 +1,72 @@
+"""Run directories: ``artifacts/<case id>/<run id>/``, never used twice."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import datetime, timezone
+from pathlib import Path
+
+from paritygate.errors import ArtifactError, UsageError
+from paritygate.manifest.case import Case
+from paritygate.manifest.project import Project
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def artifacts_folder(project: Project) -> Path:
+    """Where the project keeps run directories, absolute."""
+    return project.root / project.artifacts
+
+
+def new_run_id() -> str:
+    """UTC time to the microsecond and a random suffix: sorted by time, unique between machines."""
+    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(3)}"
+
+
+def make_run(project: Project, case: Case, *, run_id: str | None = None, shared: bool = False) -> Path:
+    """Make a run directory.
+
+    Args:
+        project: says where artifacts go.
+        case: the case.
+        run_id: a name of the caller's choice; a new one by default.
+        shared: legs that run apart use one directory, so it may exist.
+
+    Raises:
+        UsageError: for a run id that is no plain name.
+        ArtifactError: when it exists already or cannot be made.
+    """
+    path = run_folder(project, case, run_id or new_run_id())
+    try:
+        path.mkdir(parents=True, exist_ok=shared)
+    except FileExistsError as error:
+        raise ArtifactError(f"the run {path.name} of {case.id} exists already", hint="use another --run-id") from error
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot create {path}: {error.strerror or error}", hint="make it writable, or choose another --artifacts"
+        ) from error
+    return path
+
+
+def run_folder(project: Project, case: Case, run_id: str) -> Path:
+    """The directory of a run, which may not exist.
+
+    Raises:
+        UsageError: for a run id that is no plain name.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise UsageError(f"{run_id!r} is no run id", hint="use letters, digits, dots, hyphens and underscores")
+    return artifacts_folder(project) / case.id / run_id
+
+
+def newest_run(project: Project, case: Case) -> Path:
+    """The newest run of a case that has a record.
+
+    Raises:
+        UsageError: when there is none.
+    """
+    runs = sorted(path.parent for path in (artifacts_folder(project) / case.id).glob("*/record.json"))
+    if not runs:
+        raise UsageError(f"{case.id} has no finished run", hint=f"run: paritygate run {case.id}")
+    return max(runs, key=lambda run: ((run / "record.json").stat().st_mtime_ns, run.name))

@@ -1,0 +1,84 @@
+"""One float32 tensor of initial latents per run, drawn once, saved, hashed, and the same for every leg."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from paritygate.errors import ArtifactError
+from paritygate.manifest.case import Case, Item
+from paritygate.manifest.suite import latent_shape
+from paritygate.records.canonical import sha256_file
+from paritygate.records.codec import dumps, loads
+from paritygate.records.model import Finding
+from paritygate.records.store import write_bytes_atomic, write_text_atomic
+from paritygate.runners.leg import Latents
+
+#: How a tensor comes from an item's seed; recorded, so that another tool can draw the same.
+GENERATOR = "numpy.random.Generator(PCG64(seed)).standard_normal(latent_shape, dtype=float32), one per item"
+
+
+class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+    """``shared/latents.json``: the digest of ``latents.npy`` when it was drawn, and how it was."""
+
+    sha256: str
+    generator: str
+
+
+def shared_latents(case: Case, items: tuple[Item, ...], run_dir: Path) -> Latents | None:
+    """The run's latents, drawn now unless another leg of this run has drawn them; None when legs seed themselves.
+
+    Raises:
+        ArtifactError: when they cannot be written, or were written and cannot be read.
+    """
+    if case.initial_latents != "shared":
+        return None
+    folder = run_dir / "shared"
+    path, note = folder / "latents.npy", folder / "latents.json"
+    if note.exists():
+        return Latents(path=path, sha256=loads(note.read_bytes(), Drawn, source=str(note)).sha256)
+    shape = latent_shape(case)
+    assert shape is not None, "a rule of the manifest demands latent_shape with shared latents"
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"cannot create {folder}: {error.strerror or error}") from error
+    write_bytes_atomic(path, draw(items, shape))
+    latents = Latents(path=path, sha256=sha256_file(path))
+    write_text_atomic(note, dumps(Drawn(sha256=latents.sha256, generator=GENERATOR)))
+    return latents
+
+
+def draw(items: tuple[Item, ...], shape: tuple[int, ...]) -> bytes:
+    """The ``.npy`` bytes of float32 ``(items, *shape)``: each item's own noise, from its own seed.
+
+    An item's latents do not depend on its neighbours, so a suite can grow without moving the pictures it had.
+    """
+    import io  # noqa: PLC0415 - beside NumPy, which loads only when a run draws
+
+    import numpy as np  # noqa: PLC0415
+
+    rows = [
+        np.random.Generator(np.random.PCG64(int(item.request["seed"]))).standard_normal(shape, dtype=np.float32)
+        for item in items
+    ]
+    buffer = io.BytesIO()
+    np.save(buffer, np.stack(rows).astype("<f4"), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def change(latents: Latents | None, *, when: str) -> Finding | None:
+    """Why the run is invalid when the file is no longer the one that was drawn; None while it is."""
+    if latents is None:
+        return None
+    try:
+        found = sha256_file(latents.path)
+    except OSError as error:
+        found = error.strerror or str(error)
+    if found == latents.sha256:
+        return None
+    return Finding(
+        code="latents-changed",
+        message=f"shared/latents.npy is not the file that was drawn ({when}): {found}, drawn {latents.sha256}",
+    )
