@@ -1,1 +1,1 @@
-"""report room."""
+"""Records -> reports. Prints verdicts, never makes them."""

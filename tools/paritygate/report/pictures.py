@@ -1,0 +1,155 @@
+"""Pictures for a report: reference, candidate and their amplified difference side by side."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paritygate.errors import MediaError
+from paritygate.manifest.case import Case
+from paritygate.media.images import decode_image, write_png
+from paritygate.media.paths import read_contained
+from paritygate.records.model import LegRecord, OutputFile, RunRecord, Status
+
+#: Where pictures lie, relative to the run directory.
+FOLDER = "pictures"
+#: Small images are enlarged by a whole factor until their longer side reaches this many pixels.
+ENLARGE_TO = 256
+#: The difference is multiplied by the largest power of two that keeps it within range, up to this.
+MAX_AMPLIFICATION = 128
+#: At most this many pairs are shown.
+MAX_PAIRS = 3
+
+_GAP = 8
+_UNSAFE = re.compile(r"[^A-Za-z0-9-]")
+_Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One picture on disk. ``key`` is ``<item>/<image>``; ``path`` is relative to the run directory."""
+
+    key: str
+    path: str
+    measurements: tuple[str, ...]
+    enlargement: int
+    amplification: int
+    largest_difference: int
+
+
+def draw_worst_pairs(record: RunRecord, run_dir: Path, case: Case) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+    """Draw the worst pair of each measurement (one picture for each distinct pair).
+
+    Returns:
+        The pictures, and one sentence for each pair that could not be drawn.
+
+    Raises:
+        OSError: when ``run_dir`` cannot be written.
+    """
+    worst = list(worst_keys(record).items())[:MAX_PAIRS]
+    drawn = [_draw(record, run_dir, case, key=key, measurements=measurements) for key, measurements in worst]
+    pictures = tuple(picture for picture in drawn if isinstance(picture, Picture))
+    return pictures, tuple(reason for reason in drawn if isinstance(reason, str))
+
+
+def worst_keys(record: RunRecord) -> dict[str, tuple[str, ...]]:
+    """``<item>/<image>`` -> the measurements that are worst there, missed bounds first; or the invalid items.
+
+    Empty when a leg broke: its missing outputs are explained by the leg's own section.
+    """
+    if record.verdict.status is Status.ERROR:
+        return {}
+    missed = {bound.measurement for bound in record.verdict.bounds if not bound.satisfied}
+    entries = sorted(record.comparison.measurements, key=lambda entry: entry.id not in missed)
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in entries:
+        if entry.worst_item:
+            found[entry.worst_item] = (*found.get(entry.worst_item, ()), entry.id)
+    for finding in record.comparison.invalid:
+        if finding.item is not None:
+            found.setdefault(f"{finding.item}/0", ())
+    return found
+
+
+def worst_pair_picture(
+    reference: _Bytes, candidate: _Bytes, *, key: str, measurements: tuple[str, ...], run_dir: Path
+) -> Picture:
+    """Draw one pair of equal ``(height, width, channels)`` uint8 images and store it.
+
+    Raises:
+        MediaError: when the shapes differ; nothing is resized to fit.
+        OSError: when the file cannot be written.
+    """
+    if reference.shape != candidate.shape:
+        raise MediaError(f"the reference is {reference.shape}, the candidate {candidate.shape}", kind="size")
+    difference = np.abs(reference.astype(np.int16) - candidate.astype(np.int16))
+    largest = int(difference.max())
+    factor = amplification(largest)
+    if difference.shape[2] == 4:
+        # A picture of a difference has no transparency: the alpha channel counts like a colour.
+        difference = difference.max(axis=2, keepdims=True)
+    amplified = np.minimum(difference * factor, 255).astype(np.uint8)
+    scale = max(1, ENLARGE_TO // max(reference.shape[:2]))
+    canvas = _beside([_enlarged(_to_rgb(image), scale) for image in (reference, candidate, amplified)])
+    path = run_dir / FOLDER / f"worst-{_UNSAFE.sub('-', key)[:80]}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_png(path, canvas)
+    return Picture(
+        key=key,
+        path=f"{FOLDER}/{path.name}",
+        measurements=measurements,
+        enlargement=scale,
+        amplification=factor,
+        largest_difference=largest,
+    )
+
+
+def amplification(largest: int) -> int:
+    """The largest power of two that keeps ``largest`` levels within 255; 1 when there is no difference."""
+    factor = 1
+    while largest and factor < MAX_AMPLIFICATION and largest * factor * 2 <= 255:
+        factor *= 2
+    return factor
+
+
+def _draw(record: RunRecord, run_dir: Path, case: Case, *, key: str, measurements: tuple[str, ...]) -> Picture | str:
+    try:
+        reference, candidate = (_load(record, run_dir, case, leg, key) for leg in ("reference", "candidate"))
+        return worst_pair_picture(reference, candidate, key=key, measurements=measurements, run_dir=run_dir)
+    except MediaError as error:
+        return f"no picture of {key}: {error.message}"
+
+
+def _load(record: RunRecord, run_dir: Path, case: Case, leg_name: str, key: str) -> _Bytes:
+    file = _file(next((leg for leg in record.legs if leg.name == leg_name), None), key)
+    if file is None:
+        raise MediaError(f"the {leg_name} leg has no such image", kind="unreadable")
+    return decode_image(read_contained(run_dir / leg_name, file.path), mode=case.output.mode, name=file.path)
+
+
+def _file(leg: LegRecord | None, key: str) -> OutputFile | None:
+    item_id, _, index = key.rpartition("/")
+    images = next((item.images for item in leg.items if item.id == item_id), ()) if leg else ()
+    return images[int(index)] if int(index) < len(images) else None
+
+
+def _to_rgb(image: _Bytes) -> _Bytes:
+    """Grey or RGBA to RGB for display; RGBA lies on mid-grey, so that transparency shows."""
+    if image.shape[2] == 4:
+        alpha = image[..., 3:].astype(np.float64) / 255
+        return np.rint(image[..., :3] * alpha + 128 * (1 - alpha)).astype(np.uint8)
+    return np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
+
+
+def _enlarged(image: _Bytes, scale: int) -> _Bytes:
+    return image.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def _beside(images: list[_Bytes]) -> _Bytes:
+    gap: NDArray[Any] = np.full((images[0].shape[0], _GAP, 3), 255, np.uint8)
+    return np.concatenate([images[0], gap, images[1], gap, images[2]], axis=1)

@@ -1,0 +1,178 @@
+"""Report sections about the result: verdict, gate, worst pairs, exact layer, checklist, acceleration, values."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from paritygate.manifest.case import Case
+from paritygate.metrics.specs import SPECS
+from paritygate.records.model import BoundResult, MeasurementResult, RunRecord, Status
+from paritygate.report.pictures import Picture
+from paritygate.report.text import code, details, escape, number, table
+
+#: verdict -> what it means, for a reader who sees one for the first time.
+MEANINGS = {
+    Status.ERROR: "A leg or the harness broke, so nothing was compared. This says nothing about accuracy.",
+    Status.INVALID: "The outputs cannot be compared, or the run did not exercise what it claims. No number counts.",
+    Status.FAILED: "Something that must hold does not hold.",
+    Status.UNVALIDATED: "The numbers were measured and recorded. No gate holds for this device and contract, so "
+    "nothing was judged: this is not a pass.",
+    Status.PROVISIONAL: "Nothing failed, and this is not a pass: proposed bounds were measured and not yet accepted by "
+    "a person, or the run is limited as stated below. CI is red on it unless the lane allows provisional results.",
+    Status.PASSED: "An accepted gate for this device and contract was met, and nothing spoke against it.",
+}
+#: Rows of one table.
+MAX_ROWS = 200
+
+
+def verdict_section(record: RunRecord) -> str:
+    """Verdict, what it means, reasons, gate and scope."""
+    verdict = record.verdict
+    lines = [
+        f"## {escape(record.case)}: {verdict.status.value}",
+        "",
+        f"{escape(record.title)} (claim: {escape(record.claim)})",
+        "",
+        f"**{verdict.status.value}**: {MEANINGS[verdict.status]}",
+        "",
+    ]
+    lines += [f"- {code(finding.code)} {escape(finding.message, limit=2000)}" for finding in verdict.reasons]
+    lines += ["", f"Gate: {escape(verdict.gate)}", "", f"Scope: {escape(verdict.scope, limit=2000)}"]
+    return "\n".join(lines)
+
+
+def gate_section(record: RunRecord) -> str:
+    """Every bound with value and headroom, then the measurements that no bound judges."""
+    entries = {entry.id: entry for entry in record.comparison.measurements}
+    if not entries and not record.verdict.bounds:
+        return ""
+    rows = [_bound_row(bound, entries.get(bound.measurement)) for bound in record.verdict.bounds]
+    bounded = {bound.measurement for bound in record.verdict.bounds}
+    rows += [_free_row(entry) for entry in entries.values() if entry.id not in bounded]
+    header = ("measurement", "value", "bound", "headroom", "met", "typical", "worst item", "target")
+    notes = [f"- {code(entry.id)}: {escape(entry.problem)}" for entry in entries.values() if entry.problem]
+    infinite = [_infinite_note(entry) for entry in entries.values() if entry.aggregate == "mean"]
+    notes += [note for note in infinite if note]
+    return "\n".join(["### Measurements", "", table(header, rows[:MAX_ROWS]), "", *notes]).rstrip()
+
+
+def pictures_section(pictures: tuple[Picture, ...], failures: tuple[str, ...], prompts: dict[str, str]) -> str:
+    """The worst pairs: reference, candidate, amplified difference, and the request behind them."""
+    if not pictures and not failures:
+        return ""
+    lines = ["### Worst pairs", ""]
+    for picture in pictures:
+        worst = f", worst by {', '.join(code(name) for name in picture.measurements)}" if picture.measurements else ""
+        enlarged = f", enlarged {picture.enlargement}x (nearest neighbour)" if picture.enlargement > 1 else ""
+        if picture.largest_difference:
+            shown = f"difference x{picture.amplification} (largest: {picture.largest_difference} of 255 levels)"
+        else:
+            shown = "no difference in the stored pixels"
+        item = picture.key.rpartition("/")[0]
+        lines += [
+            f"Item {code(picture.key)}{worst}: reference | candidate | {shown}{enlarged}",
+            "",
+            f"![reference, candidate and difference of item {escape(picture.key)}]({picture.path})",
+            "",
+        ]
+        if item in prompts:
+            lines += [f"Request: {escape(prompts[item])}", ""]
+    lines += [f"- {escape(failure)}" for failure in failures]
+    return "\n".join(lines).rstrip()
+
+
+def exact_section(record: RunRecord) -> str:
+    """The exact layer, one row an item."""
+    if not record.comparison.exact:
+        return ""
+    rows = [(code(entry.name), entry.status, escape(entry.detail)) for entry in record.comparison.exact]
+    return "### Exact layer\n\n" + table(("item", "status", "detail"), rows)
+
+
+def checklist_section(record: RunRecord) -> str:
+    """Settings that are not equal on both sides; the equal ones are counted."""
+    rows = record.comparison.checklist
+    if not rows:
+        return ""
+    counts = Counter(row.verdict for row in rows)
+    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in sorted(counts))
+    order = ("undeclared", "declared", "unreported", "declared-but-equal")
+    shown = sorted(
+        (row for row in rows if row.verdict != "equal"), key=lambda row: (order.index(row.verdict), row.field)
+    )
+    cells = [
+        (code(row.field), code(row.reference), code(row.candidate), row.verdict, escape(row.note))
+        for row in shown[:MAX_ROWS]
+    ]
+    body = f"\n\n{table(('setting', 'reference', 'candidate', 'verdict', 'note'), cells)}" if cells else ""
+    return f"### Checklist\n\n{len(rows)} effective settings: {counted}.{body}"
+
+
+def acceleration_section(record: RunRecord, case: Case) -> str:
+    """For acceleration claims: what shows that the feature ran, what fidelity it costs, and how long the legs took."""
+    if record.claim != "acceleration":
+        return ""
+    feature, evidence = case.candidate.feature, record.comparison.feature
+    lines = ["### Acceleration", ""]
+    if feature is not None:
+        lines.append(f"Feature {code(feature.name)} against {escape(feature.baseline)}, by {code(feature.enabled_by)}.")
+    lines += [f"Evidence that it ran: {escape(evidence.message) if evidence else 'none was looked for'}.", ""]
+    if record.comparison.measurements:
+        rows = [
+            (code(entry.id), number(SPECS[entry.metric].identical, entry.unit), number(entry.typical, entry.unit),
+             number(entry.value, entry.unit))
+            for entry in record.comparison.measurements if entry.metric in SPECS
+        ]  # fmt: skip
+        lines += ["Fidelity lost:", "", table(("measurement", "without loss", "typical", "aggregate"), rows), ""]
+    legs = {leg.name: leg.duration_s for leg in record.legs}
+    if legs.get("reference") and legs.get("candidate"):
+        ratio = legs["reference"] / legs["candidate"]
+        lines.append(
+            f"Wall time of the legs: reference / candidate = {ratio:.2f}. It includes start-up and never judges."
+        )
+    return "\n".join(lines).rstrip()
+
+
+def values_section(record: RunRecord) -> str:
+    """Every value behind every aggregate, folded."""
+    columns: dict[tuple[str, bool], MeasurementResult] = {}
+    for entry in record.comparison.measurements:
+        columns.setdefault((entry.metric, entry.id.startswith("output.float.")), entry)
+    keys = list(dict.fromkeys(key for entry in columns.values() for key in entry.values))
+    if not keys:
+        return ""
+    header = ["item", *(f"{metric}{' (float)' if floats else ''}" for metric, floats in columns)]
+    rows = [
+        [
+            code(key),
+            *(number(entry.values[key], entry.unit) if key in entry.values else "" for entry in columns.values()),
+        ]
+        for key in keys[:MAX_ROWS]
+    ]
+    left = f"\n\n{len(keys) - MAX_ROWS} more are in record.json." if len(keys) > MAX_ROWS else ""
+    return details(f"Values of all {len(keys)} images", table(header, rows) + left)
+
+
+def _bound_row(bound: BoundResult, entry: MeasurementResult | None) -> tuple[str, ...]:
+    unit = entry.unit if entry else ""
+    words = f"{bound.relation.replace('_', ' ')} {number(bound.limit, unit)}"
+    met = "yes" if bound.satisfied else "**no**"
+    return (
+        code(bound.measurement), number(bound.value, unit), words, number(bound.headroom, unit), met, *_tail(entry)
+    )  # fmt: skip
+
+
+def _free_row(entry: MeasurementResult) -> tuple[str, ...]:
+    return (code(entry.id), number(entry.value, entry.unit), "none", "", "", *_tail(entry))
+
+
+def _tail(entry: MeasurementResult | None) -> tuple[str, str, str]:
+    if entry is None:
+        return "", "", ""
+    target = "" if entry.target is None else number(entry.target, entry.unit)
+    return number(entry.typical, entry.unit), code(entry.worst_item), target
+
+
+def _infinite_note(entry: MeasurementResult) -> str:
+    count = sum(value == float("inf") for value in entry.values.values())
+    return f"- {code(entry.id)}: the mean leaves out {count} equal pairs (infinite)" if count else ""
