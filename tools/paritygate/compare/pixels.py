@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from paritygate.records.model import Finding, OutputFile
 FLAT_STD_LEVELS = 1.0
 #: A channel is also flat when all but this share of its pixels lie within one level of its median.
 FLAT_OUTLIER_SHARE = 1e-3
+# No flat channel deviates more: within one level, but for the outliers at full range. Spares most images a median.
+_FLAT_STD_LIMIT = math.sqrt(1.0 + FLAT_OUTLIER_SHARE * 255.0**2)
 #: Float pixels may differ from the stored byte by rounding or truncation, not by more.
 ROUNDING_LEVELS = 1.0 + 1e-3
 
@@ -68,9 +71,12 @@ def degenerate(pixels: NDArray[Any]) -> str:
     flat = levels.reshape(-1, levels.shape[-1])
     if np.ptp(flat, axis=0).max() == 0:
         return f"one constant colour ({', '.join(f'{value:g}' for value in flat[0])})"
+    deviation = flat.std(axis=0)
+    if deviation.max() > _FLAT_STD_LIMIT:
+        return ""
     outliers = np.mean(np.abs(flat - np.median(flat, axis=0)) > 1.0, axis=0)
-    nearly = (flat.std(axis=0) < FLAT_STD_LEVELS) | (outliers < FLAT_OUTLIER_SHARE)
-    return f"nearly constant (standard deviation {flat.std(axis=0).max():.2g} of 255 levels)" if nearly.all() else ""
+    nearly = (deviation < FLAT_STD_LEVELS) | (outliers < FLAT_OUTLIER_SHARE)
+    return f"nearly constant (standard deviation {deviation.max():.2g} of 255 levels)" if nearly.all() else ""
 
 
 def _verified(directory: Path, path: str, sha256: str | None) -> bytes:

@@ -25,6 +25,10 @@ _DTYPES = ("uint8", "float32", "float64")
 _RADIUS = 5
 _SIGMA = 1.5
 _K1, _K2 = 0.01, 0.03
+_WEIGHTS = np.exp(-0.5 * (np.arange(-_RADIUS, _RADIUS + 1) / _SIGMA) ** 2)
+_WEIGHTS /= _WEIGHTS.sum()
+_PAIRS = tuple((offset, 2 * _RADIUS - offset, float(_WEIGHTS[offset])) for offset in range(_RADIUS))
+_STRIP_ROWS = 32
 
 
 def ssim(reference: Array, candidate: Array, *, data_range: float) -> float:
@@ -132,34 +136,40 @@ def _check_range(array: Array, data_range: float, *, side: str) -> None:
 
 
 def _ssim_loss(reference: Array, candidate: Array, *, data_range: float) -> float:
-    """Mean of 1 - SSIM over one channel.
+    """Mean of 1 - SSIM over one channel, strip by strip, so that the intermediate planes stay in the cache."""
+    rows, columns = reference.shape[0] - 2 * _RADIUS, reference.shape[1] - 2 * _RADIUS
+    total = 0.0
+    for start in range(0, rows, _STRIP_ROWS):
+        strip = slice(start, min(start + _STRIP_ROWS, rows) + 2 * _RADIUS)
+        x, y = reference[strip].astype(np.float64), candidate[strip].astype(np.float64)
+        total += float(np.sum(_ssim_loss_map(x, y, data_range)))
+    return total / (rows * columns)
+
+
+def _ssim_loss_map(x: _Floats, y: _Floats, data_range: float) -> _Floats:
+    """1 - SSIM of every window.
 
     Wang's formula in sum and difference of the two images: four blurs instead of five, and a difference of zero
     gives a loss of exactly zero, where variances taken as E[x^2] - mean^2 would leave rounding noise.
     """
-    x, y = reference.astype(np.float64), candidate.astype(np.float64)
     total, difference = x + y - data_range, x - y
     mean_total, mean_difference = _blur(total), _blur(difference)
     variance_total = _blur(total * total) - mean_total**2
-    variance_difference = _blur(difference * difference) - mean_difference**2
     squared = mean_difference**2
+    variance_difference = _blur(difference * difference) - squared
     luminance = squared / (((mean_total + data_range) ** 2 + squared) / 2 + (_K1 * data_range) ** 2)
     contrast = variance_difference / ((variance_total + variance_difference) / 2 + (_K2 * data_range) ** 2)
-    return float(np.mean(luminance + contrast - luminance * contrast))
+    loss: _Floats = luminance + contrast - luminance * contrast
+    return loss
 
 
 def _blur(plane: _Floats) -> _Floats:
     """``(height, width)`` -> ``(height - 10, width - 10)``: separable Gaussian, windows wholly inside."""
-    blurred: _Floats = _blur_rows(_blur_rows(plane).T).T
-    return blurred
-
-
-def _blur_rows(plane: _Floats) -> _Floats:
-    weights = np.exp(-0.5 * (np.arange(-_RADIUS, _RADIUS + 1) / _SIGMA) ** 2)
-    weights /= weights.sum()
-    rows = plane.shape[0] - 2 * _RADIUS
-    result: _Floats = weights[_RADIUS] * plane[_RADIUS : _RADIUS + rows]
-    for offset in range(_RADIUS):  # the kernel is symmetric: add the pair, multiply once
-        mirrored = 2 * _RADIUS - offset
-        result += weights[offset] * (plane[offset : offset + rows] + plane[mirrored : mirrored + rows])
-    return result
+    height, width = plane.shape[0] - 2 * _RADIUS, plane.shape[1] - 2 * _RADIUS
+    down: _Floats = _WEIGHTS[_RADIUS] * plane[_RADIUS : _RADIUS + height]
+    for near, far, weight in _PAIRS:  # the kernel is symmetric: add the pair, multiply once
+        down += weight * (plane[near : near + height] + plane[far : far + height])
+    across: _Floats = _WEIGHTS[_RADIUS] * down[:, _RADIUS : _RADIUS + width]
+    for near, far, weight in _PAIRS:
+        across += weight * (down[:, near : near + width] + down[:, far : far + width])
+    return across
