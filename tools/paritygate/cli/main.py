@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
+import tempfile
+import traceback
 from typing import Any
 
 import click
 
 from paritygate import __version__
-from paritygate.errors import ManifestError, ParitygateError
+from paritygate.errors import ManifestError, MissingExtraError, ParitygateError
 
 #: command name -> (module under ``paritygate.cli``, one-line help). Sorted; modules load on use.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -24,6 +27,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "validate": ("validate", "Check manifests, gate files and registries."),
 }
 
+#: Package that a core install lacks -> the extra that brings it.
+EXTRA_OF = {"PIL": "run", "numpy": "run", "psutil": "run", "pytest": "pytest"}
+#: EX_SOFTWARE of sysexits.h: apart from every code that says something about a case.
+BUG_EXIT_CODE = 70
+
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are used, so that ``--help`` stays fast."""
@@ -32,10 +40,13 @@ class LazyGroup(click.Group):
         """All command names, sorted."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command, loaded from its module; None lets click suggest near names."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, loaded from its module; an unknown name ends in a usage error with the nearest one."""
         if cmd_name not in COMMANDS:
-            return None
+            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            ctx.fail(
+                f"no command {cmd_name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see paritygate --help")
+            )
         command = importlib.import_module(f"paritygate.cli.{COMMANDS[cmd_name][0]}").command
         assert isinstance(command, click.Command)
         return command
@@ -62,19 +73,44 @@ def fail(error: ParitygateError) -> int:
     return int(error.exit_code)
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Run the command line and exit with a documented code."""
+def report_bug(error: Exception) -> int:
+    """Keep the traceback in a file and say where: an error that no branch of the tree describes is our own."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="paritygate-bug-", suffix=".log", delete=False, encoding="utf-8"
+    ) as log:
+        log.write(f"paritygate {__version__}, Python {sys.version}, {sys.platform}\n")
+        traceback.print_exception(error, file=log)
+    click.echo(f"bug in paritygate: {type(error).__name__}: {error}\n  details to report: {log.name}", err=True)
+    return BUG_EXIT_CODE
+
+
+def run(argv: list[str] | None) -> int:
+    """Run one command and return its exit code; only what is our own bug escapes."""
     try:
         result: Any = cli.main(args=argv, prog_name="paritygate", standalone_mode=False)
     except ParitygateError as error:
-        sys.exit(fail(error))
+        return fail(error)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRA_OF:
+            raise
+        return fail(MissingExtraError(module, EXTRA_OF[module]))
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        sys.exit(130)
+        return 130
     except BrokenPipeError:
         sys.stderr.close()
-        sys.exit(1)
-    sys.exit(result if isinstance(result, int) else 0)
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with a documented code."""
+    try:
+        code = run(argv)
+    except Exception as error:  # noqa: BLE001 - the last line before the user, who must not see a traceback
+        code = report_bug(error)
+    sys.exit(code)
