@@ -274,6 +274,14 @@ def test_a_failed_bound_names_value_limit_and_worst_item(bench):
     assert reason.item == "001"
 
 
+def test_a_broken_leg_is_the_only_reason_whatever_else_is_missing_then(bench):
+    break_leg(bench)
+    bench.legs = bench.legs[1:]
+    bench.change(exact=(), checklist=(), measurements=())
+    required_unknown(bench)
+    assert codes(bench.judge()) == ["leg-memory"]
+
+
 def test_many_reasons_of_one_kind_are_counted_not_listed(bench):
     findings = tuple(Finding(code="size", message=f"wrong size {index}") for index in range(16))
     bench.change(invalid=findings, measurements=())

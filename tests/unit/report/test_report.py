@@ -12,7 +12,7 @@ import pytest
 from paritygate.errors import ArtifactError
 from paritygate.manifest.case import Feature
 from paritygate.media.images import read_image
-from paritygate.records.model import ChecklistRow, Finding, Real, Status, Verdict
+from paritygate.records.model import ChecklistRow, Comparison, Finding, Real, Status, Verdict
 from paritygate.report.files import write_report
 from paritygate.report.markdown import MAX_BYTES, render
 from paritygate.report.pictures import amplification, draw_worst_pairs, worst_pair_picture
@@ -107,6 +107,16 @@ def test_a_run_without_outputs_still_gives_a_report_that_says_where(story):
     assert "<code>candidate/log.txt</code>" in text
     assert text.index("### Legs") < text.index("### Exact layer")
     assert "Worst pairs" not in text
+
+
+def test_a_run_that_could_not_start_has_a_report_too(story):
+    verdict = Verdict(
+        status=Status.UNVALIDATED, reasons=(Finding(code="hardware", message="needs an H100"),), scope="nothing ran",
+        gate="not looked up", gate_status="none",
+    )  # fmt: skip
+    text = report(story, legs=(), comparison=Comparison(), verdict=verdict)
+    assert text.startswith("## demo: unvalidated\n")
+    assert "<code>hardware</code> needs an H100" in text
 
 
 def test_an_invalid_item_is_shown_where_both_images_can_be_read(story):

@@ -62,14 +62,13 @@ def judge(
         purpose: ``run``, or ``diagnostic``, which never passes.
     """
     matched, gate_reasons = _resolve(gate, case, contract=contract, profile=profile)
-    reasons = [
-        *_leg_reasons(legs),
-        *_comparison_reasons(comparison),
-        *_exact_reasons(comparison, matched),
-        *_checklist_reasons(comparison, case, in_ci=in_ci),
-        *gate_reasons,
-        *_limits(case, purpose),
-    ]
+    reasons = [*_leg_reasons(legs), *_comparison_reasons(comparison)]
+    # What a broken leg did not show is no finding of its own.
+    if not any(reason.status is Status.ERROR for reason in reasons):
+        reasons += _exact_reasons(comparison, matched)
+        reasons += _checklist_reasons(comparison, case, in_ci=in_ci)
+        reasons += gate_reasons
+        reasons += _limits(case, purpose)
     bounds: tuple[BoundResult, ...] = ()
     # Without comparable outputs there is nothing to hold against a bound.
     if matched and not any(reason.status in (Status.ERROR, Status.INVALID) for reason in reasons):
@@ -134,15 +133,15 @@ def apply_bound(bound: Bound, comparison: Comparison) -> BoundResult:
 
 
 def _leg_reasons(legs: tuple[LegRecord, ...]) -> Iterator[_Reason]:
-    names = {leg.name for leg in legs}
-    for name in ("reference", "candidate"):
-        if name not in names:
-            yield _reason(Status.ERROR, "leg-missing", f"the {name} leg was not run")
-    for leg in legs:
-        if leg.failure is not None or leg.exit_code not in (0, None):
-            what = leg.failure or f"exit code {leg.exit_code}"
-            message = f"the {leg.name} leg broke ({what}): {leg.message or 'no message'}; log: {leg.log}"
-            yield _reason(Status.ERROR, f"leg-{leg.failure or 'crash'}", message)
+    broken = [leg for leg in legs if leg.failure is not None or leg.exit_code not in (0, None)]
+    for leg in broken:
+        what = leg.failure or f"exit code {leg.exit_code}"
+        message = f"the {leg.name} leg broke ({what}): {leg.message or 'no message'}; log: {leg.log}"
+        yield _reason(Status.ERROR, f"leg-{leg.failure or 'crash'}", message)
+    # After a broken leg the next one is not started, and that needs no reason of its own.
+    missing = {"reference", "candidate"} - {leg.name for leg in legs} if not broken else set()
+    for name in sorted(missing):
+        yield _reason(Status.ERROR, "leg-missing", f"the {name} leg was not run")
 
 
 def _comparison_reasons(comparison: Comparison) -> Iterator[_Reason]:

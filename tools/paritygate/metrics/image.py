@@ -143,7 +143,7 @@ def _ssim_loss(reference: Array, candidate: Array, *, data_range: float) -> floa
         strip = slice(start, min(start + _STRIP_ROWS, rows) + 2 * _RADIUS)
         x, y = reference[strip].astype(np.float64), candidate[strip].astype(np.float64)
         total += float(np.sum(_ssim_loss_map(x, y, data_range)))
-    return total / (rows * columns)
+    return total / float(rows * columns)
 
 
 def _ssim_loss_map(x: _Floats, y: _Floats, data_range: float) -> _Floats:
