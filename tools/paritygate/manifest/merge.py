@@ -75,12 +75,22 @@ class Merged:
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings merged key by key, everything else replaced; neither argument is changed."""
+    """Mappings merged key by key, everything else replaced; neither argument is changed.
+
+    A leg with another runner replaces the leg below it: the keys of one runner mean nothing to another.
+    """
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
-        merged[key] = deep_merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        if isinstance(below, dict) and isinstance(value, dict) and not _has_another_runner(below, value):
+            merged[key] = deep_merge(below, value)
+        else:
+            merged[key] = value
     return merged
+
+
+def _has_another_runner(below: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    return "runner" in below and "runner" in value and below["runner"] != value["runner"]
 
 
 def value_at(data: Any, pointer: Pointer) -> Any:

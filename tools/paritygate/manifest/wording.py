@@ -19,17 +19,19 @@ _NOUNS = {
     "object": "a mapping",
     "string": "text",
 }
+#: A longer list of names helps nobody.
+_MOST_NAMES = 16
 _Describer: TypeAlias = Callable[[Located, Mapping[str, Any], Pointer, Any], Iterable[Problem]]
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
-    """``did you mean 'x'?`` for the closest known word, else the known words, else nothing."""
+    """``did you mean 'x'?`` for the closest known word, else the known words if they are few, else nothing."""
     names = sorted(known)
     lowered = {name.lower(): name for name in reversed(names)}
     close = difflib.get_close_matches(str(word).lower(), lowered, n=1, cutoff=0.6)
     if close:
         return f"did you mean '{lowered[close[0]]}'?"
-    if not names:
+    if not names or len(names) > _MOST_NAMES:
         return ""
     return f"expected one of: {', '.join(names)}" if len(names) > 1 else f"expected: {names[0]}"
 
@@ -95,11 +97,10 @@ def _expected(node: Mapping[str, Any]) -> str:
 
 def _unknown(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     known = set(node.get("properties", {}))
-    present = set(error.instance) if isinstance(error.instance, dict) else set()
     for key in error.kind.unexpected:
         where = f" in {spell(pointer)}" if pointer else ""
-        # A near name that is already there is not what the author meant.
-        hint = nearest(key, known - present) or _expected(node)
+        near = nearest(key, known)
+        hint = near if near.startswith("did you mean") else _expected(node) or near
         yield document.problem((*pointer, key), "unknown-key", f"unknown key {key!r}{where}", hint=hint, at_key=True)
 
 
@@ -113,7 +114,7 @@ def _type(document: Located, _node: Mapping[str, Any], pointer: Pointer, error: 
     expected = " or ".join(_NOUNS[name] for name in types)
     written = document.written(pointer)
     is_scalar = isinstance(error.instance, bool | int | float)
-    found = f"{written} ({'true or false' if isinstance(error.instance, bool) else 'a number'})"
+    found = written if isinstance(error.instance, bool) else f"{written} (a number)"
     message = f"{spell(pointer)}: expected {expected}, found {found if is_scalar and written else show(error.instance)}"
     hint = ""
     if "string" in types and is_scalar:
@@ -136,7 +137,8 @@ def _unquote(text: str, types: Sequence[str]) -> str:
 def _enum(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     options = node.get("enum", [node["const"]] if "const" in node else [])
     names = [option for option in options if isinstance(option, str)]
-    hint = nearest(error.instance, names) or f"expected {' or '.join(str(option) for option in options)}"
+    word = error.instance if isinstance(error.instance, str) else ""
+    hint = nearest(word, names) or f"expected {' or '.join(str(option) for option in options)}"
     message = f"{spell(pointer)}: {show(error.instance)} is not a valid value here"
     yield document.problem(pointer, "value", message, hint=hint)
 
@@ -197,7 +199,11 @@ def _refused(document: Located, node: Mapping[str, Any], pointer: Pointer, _erro
 
 def _choice(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:
     expected = _expected(node) or str(node.get("title", "another form"))
+    wanted = {e.kind.property for branch in error.kind.context for e in branch if e.kind.name == "required"}
     is_mapping = isinstance(error.instance, dict)
+    if is_mapping and any(difflib.get_close_matches(key, wanted) for key in error.instance if key not in wanted):
+        # The misspelt key is reported as such.
+        return
     found = f"the keys {', '.join(sorted(error.instance))}" if is_mapping else show(error.instance)
     yield document.problem(pointer, "value", f"{spell(pointer)}: expected {expected}, found {found}", at_key=is_mapping)
 

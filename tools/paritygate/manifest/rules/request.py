@@ -75,9 +75,7 @@ def inputs(case: CaseContext) -> Iterable[Problem]:
     task = case.data["task"]
     if task in _CONDITIONED and not case.data["request"].get("inputs"):
         hint = "add: inputs: [{role: image, path: ..., sha256: ...}]"
-        yield case.at_key(
-            ("request",), "inputs", f"the task {task} needs at least one entry in request.inputs", hint=hint
-        )
+        yield case.at(("task",), "inputs", f"the task {task} needs at least one entry in request.inputs", hint=hint)
 
 
 def prompt(case: CaseContext) -> Iterable[Problem]:

@@ -1,0 +1,1 @@
+"""Stands for an adapter; nothing runs it."""

@@ -1,0 +1,1 @@
+"""Stands for the code under test."""
