@@ -18,7 +18,7 @@ from paritygate.records.canonical import sha256_file
 from paritygate.records.model import DeviceProfile
 from paritygate.runners import devices, probe, weights
 from paritygate.runners.leg import interpreter, leg_environment
-from paritygate.runners.table import RUNNERS, WORKER_DISTRIBUTIONS, find_runner
+from paritygate.runners.table import OUTPUT_KINDS, RUNNERS, WORKER_DISTRIBUTIONS, find_runner
 
 _PROBE_TIMEOUT_S = 60
 _SPARE_BYTES = 64 << 20
@@ -86,6 +86,7 @@ def check(
     folder = weights.model_folder(case, environ)
     problems += _model_problems(case, folder, legs)
     problems += _input_problems(case)
+    problems += _ability_problems(case, legs)
     interpreters: dict[str, dict[str, str | None]] = {}
     for leg in legs:
         found, versions = _leg_problems(case, leg, probes, environ)
@@ -177,6 +178,18 @@ def _input_problems(case: Case) -> Iterator[PreflightProblem]:
         if found != media.sha256:
             message = f"the input {media.path} has the digest {found}, the manifest says {media.sha256}"
             yield PreflightProblem(code="inputs", message=message, fix="restore it, or correct its sha256")
+
+
+def _ability_problems(case: Case, legs: tuple[Leg, ...]) -> Iterator[PreflightProblem]:
+    """What the case asks of a runner that this version cannot do."""
+    fix = "upgrade paritygate"
+    if case.output.kind not in OUTPUT_KINDS:
+        message = f"output.kind {case.output.kind} cannot run in this version; it can run: {', '.join(OUTPUT_KINDS)}"
+        yield PreflightProblem(code="output", message=message, fix=fix)
+    for leg in legs:
+        if case.inputs and leg.runner in RUNNERS and not RUNNERS[leg.runner].takes_inputs:
+            message = f"the runner {leg.runner!r} cannot take request.inputs in this version"
+            yield PreflightProblem(code="runner", message=message, fix=f"{fix}, or use an adapter", leg=leg.name)
 
 
 def _leg_problems(

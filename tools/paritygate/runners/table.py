@@ -13,12 +13,14 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     """One way to produce a leg's output.
 
     ``module`` defines ``run(job, writer)`` and is imported only in the worker. ``distributions`` must be
-    installed in the leg's interpreter; ``extra`` is the part of this package that brings them.
+    installed in the leg's interpreter; ``extra`` is the part of this package that brings them. ``takes_inputs``:
+    whether it can hand conditioning media to the model.
     """
 
     module: str
     distributions: tuple[str, ...]
     extra: str
+    takes_inputs: bool
 
 
 #: What every worker needs, whatever it runs.
@@ -31,10 +33,14 @@ RUNNERS = MappingProxyType(
             module="paritygate.runners.diffusers",
             distributions=("diffusers", "safetensors", "torch", "transformers"),
             extra="diffusers",
+            takes_inputs=False,
         ),
-        "python": Runner(module="paritygate.runners.python", distributions=(), extra="run"),
+        "python": Runner(module="paritygate.runners.python", distributions=(), extra="run", takes_inputs=True),
     }
 )
+
+#: Kinds of output that a leg can store in this version.
+OUTPUT_KINDS = ("images",)
 
 
 def find_runner(name: str) -> Runner:

@@ -60,6 +60,15 @@ def run_folder(project: Project, case: Case, run_id: str) -> Path:
     return artifacts_folder(project) / case.id / run_id
 
 
+def find_run(project: Project, name: str) -> Path | None:
+    """The run directory that a path or a run id names; None when it names none."""
+    if (Path(name) / "record.json").is_file():
+        return Path(name).resolve()
+    if not _RUN_ID.fullmatch(name):
+        return None
+    return next((path.parent for path in artifacts_folder(project).glob(f"*/{name}/record.json")), None)
+
+
 def newest_run(project: Project, case: Case) -> Path:
     """The newest run of a case that has a record.
 

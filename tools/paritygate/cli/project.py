@@ -1,0 +1,81 @@
+"""What the commands that run cases share: the project of the current folder, its cases, and whether this is CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from paritygate.errors import ManifestError, MissingExtraError, UsageError
+from paritygate.manifest.case import Case
+from paritygate.manifest.index import Loaded, find_case, load_cases
+from paritygate.manifest.project import Project, find_project
+from paritygate.manifest.registries import Registries, load_registries
+
+
+class Opened(NamedTuple):
+    """A project, its registries, and the cases that loaded."""
+
+    project: Project
+    registries: Registries
+    loaded: Loaded
+
+    def cases(self, name: str) -> tuple[Case, ...]:
+        """The cases that a name means.
+
+        Raises:
+            ManifestError: when the name means nothing and some manifests did not load: the reason may lie there.
+            UsageError: when the name means nothing.
+        """
+        try:
+            return find_case(self.loaded, name)
+        except UsageError:
+            if self.loaded.problems:
+                raise ManifestError(self.loaded.problems) from None
+            raise
+
+    def case(self, name: str) -> Case:
+        """The one case that a name means.
+
+        Raises:
+            UsageError: when it means several variants, or none.
+        """
+        found = self.cases(name)
+        if len(found) > 1:
+            raise UsageError(f"{name!r} means {len(found)} variants", hint=", ".join(case.id for case in found))
+        return found[0]
+
+
+def open_project(artifacts: Path | None = None) -> Opened:
+    """The project that holds the current folder; ``artifacts`` replaces its folder for run directories.
+
+    Raises:
+        UsageError: outside a project.
+        ManifestError: for a broken registry or project file.
+    """
+    project = find_project(Path.cwd())
+    if artifacts is not None:
+        project = msgspec.structs.replace(project, artifacts=str(artifacts.resolve()))
+    registries = load_registries(project)
+    return Opened(project, registries, load_cases(project, registries))
+
+
+def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process runs in CI: the variable ``CI`` is ``true`` or ``1``."""
+    return environ.get("CI", "").lower() in ("true", "1")
+
+
+def require_run_extra() -> None:
+    """Say what to install when the parts that running needs are absent.
+
+    Raises:
+        MissingExtraError: naming the first absent module.
+    """
+    import importlib.util  # noqa: PLC0415 - only the commands that run cases ask
+
+    for module in ("numpy", "packaging", "PIL", "psutil"):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtraError(module, "run")

@@ -1,0 +1,184 @@
+"""``paritygate run``: cases from preflight to report, and the exit code that CI acts on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from paritygate.cli.project import Opened, in_ci, open_project, require_run_extra
+from paritygate.cli.watch import watcher
+from paritygate.errors import ExitCode, ParitygateError, UsageError
+from paritygate.manifest.case import Case
+
+if TYPE_CHECKING:
+    from paritygate.records.model import BoundResult, LegRecord, MeasurementResult, RunRecord
+
+#: Worst first: over several cases the worst code decides, and 75 only when nothing else is red.
+WORST_FIRST = (
+    ExitCode.LEG,
+    ExitCode.USAGE,
+    ExitCode.FAILED,
+    ExitCode.PREFLIGHT,
+    ExitCode.INFRASTRUCTURE,
+    ExitCode.OK,
+)
+
+
+@click.command("run")
+@click.argument("names", metavar="CASE...", nargs=-1, required=True)
+@click.option("--leg", type=click.Choice(["reference", "candidate"]), help="Run one leg only, into --run-id.")
+@click.option("--compare", is_flag=True, help="Compare and judge the legs that --run-id holds.")
+@click.option("--run-id", help="Name of the run directory; a new one by default.")
+@click.option(
+    "--artifacts", type=click.Path(path_type=Path, file_okay=True), help="Folder for run directories (project default)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def command(
+    *, names: tuple[str, ...], leg: str | None, compare: bool, run_id: str | None, artifacts: Path | None, as_json: bool
+) -> int:
+    """Run cases: preflight, reference leg, candidate leg, comparison, verdict, record, report.
+
+    CASE is a node id, a case id (all its variants) or a manifest. Where CI is true, provisional is red unless the lane
+    allows it.
+
+    \b
+    Exit codes, the worst of all cases:
+      0   passed, or provisional where that is allowed
+      1   failed or invalid, or provisional in CI
+      2   usage or manifest
+      3   preflight, or unvalidated: no gate for this device, or the hardware is missing
+      4   a leg broke, or the run directory cannot be written
+      75  nothing but infrastructure
+    """  # noqa: D301 - click reads the backspace
+    require_run_extra()
+    opened = open_project(artifacts)
+    cases = [case for name in dict.fromkeys(names) for case in opened.cases(name)]
+    job = _job(opened, leg=leg, compare=compare, run_id=run_id, cases=len(cases))
+    results = []
+    for case in cases:
+        result, text = _one(case, job, opened)
+        results.append(result)
+        if not as_json:
+            click.echo(text)
+    code = worst(ExitCode(result["exit_code"]) for result in results)
+    if as_json:
+        click.echo(json.dumps({"exit_code": int(code), "cases": results}, indent=2, ensure_ascii=False))
+    elif opened.loaded.problems:
+        click.echo(f"{len(opened.loaded.problems)} problems in other manifests; see: paritygate validate", err=True)
+    return int(code)
+
+
+def worst(codes: Iterator[ExitCode]) -> ExitCode:
+    """The code that decides over several cases."""
+    return min(codes, key=WORST_FIRST.index, default=ExitCode.OK)
+
+
+def _job(
+    opened: Opened, *, leg: str | None, compare: bool, run_id: str | None, cases: int
+) -> Callable[[Case], RunRecord | LegRecord]:
+    """What to do with each case.
+
+    Raises:
+        UsageError: for options that contradict each other.
+    """
+    from paritygate.session import run as session  # noqa: PLC0415 - loads NumPy and more, after the words are checked
+
+    if leg is not None and compare:
+        raise UsageError("--leg and --compare exclude each other", hint="run the legs first, then --compare")
+    if (leg is not None or compare) and run_id is None:
+        raise UsageError("--leg and --compare need --run-id", hint="give all three commands the same --run-id")
+    if run_id is not None and cases > 1:
+        raise UsageError(f"--run-id names one run, and {cases} cases were given", hint="give one case")
+    watch = watcher(sys.stderr)
+    project, registries = opened.project, opened.registries
+    if leg is not None:
+        name: Any = leg
+        return lambda case: session.run_leg_apart(case, project, registries, name, run_id=str(run_id), progress=watch)
+    if compare:
+        return lambda case: session.compare_run(case, project, run_id=str(run_id), in_ci=in_ci(), progress=watch)
+    return lambda case: session.run_case(case, project, registries, in_ci=in_ci(), run_id=run_id, progress=watch)
+
+
+def _one(case: Case, job: Callable[[Case], RunRecord | LegRecord], opened: Opened) -> tuple[dict[str, Any], str]:
+    """One case: the result as data, and as text. One broken case does not keep the others from running."""
+    from paritygate.records.model import LegRecord  # noqa: PLC0415 - with the session
+
+    try:
+        record = job(case)
+    except ParitygateError as error:
+        result = {"case": case.id, "exit_code": int(error.exit_code), "error": error.message, "hint": error.hint}
+        return result, f"{case.id}: error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else "")
+    if isinstance(record, LegRecord):
+        return _leg_result(case, record)
+    return _run_result(case, record, opened)
+
+
+def _leg_result(case: Case, leg: LegRecord) -> tuple[dict[str, Any], str]:
+    codes = {None: ExitCode.OK, "infrastructure": ExitCode.INFRASTRUCTURE}
+    result = {
+        "case": case.id,
+        "exit_code": int(codes.get(leg.failure, ExitCode.LEG)),
+        "leg": leg.name,
+        "failure": leg.failure,
+        "message": leg.message,
+        "items": len(leg.items),
+    }
+    state = f"{leg.failure}: {leg.message}" if leg.failure else f"{len(leg.items)} items in {leg.duration_s:.1f} s"
+    return result, f"{case.id}: {leg.name} leg: {state}"
+
+
+def _run_result(case: Case, record: RunRecord, opened: Opened) -> tuple[dict[str, Any], str]:
+    from paritygate.session.folders import run_folder  # noqa: PLC0415
+    from paritygate.session.run import exit_code  # noqa: PLC0415
+
+    lane = opened.registries.lanes.get(case.ci.lane)
+    allowed = lane is not None and lane.allow_provisional
+    folder = run_folder(opened.project, case, record.run_id)
+    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    report = shown / ("report.md" if (folder / "report.md").exists() else "record.json")
+    verdict = record.verdict
+    result = {
+        "case": record.case,
+        "run_id": record.run_id,
+        "status": verdict.status.value,
+        "exit_code": int(exit_code(record, in_ci=in_ci(), allow_provisional=allowed)),
+        "reasons": [{"code": reason.code, "message": reason.message} for reason in verdict.reasons],
+        "measurements": {entry.id: _plain(entry.value) for entry in record.comparison.measurements},
+        "headroom": {bound.measurement: _plain(bound.headroom) for bound in verdict.bounds},
+        "report": str(report),
+        "record": str(shown / "record.json"),
+    }
+    return result, "\n".join(_lines(record, report))
+
+
+def _lines(record: RunRecord, report: Path) -> Iterator[str]:
+    yield f"{record.case}: {record.verdict.status.value}"
+    for reason in record.verdict.reasons:
+        yield f"  {reason.code}: {reason.message}"
+    yield from map(_bound_line, record.verdict.bounds)
+    bounded = {bound.measurement for bound in record.verdict.bounds}
+    yield from (_measured_line(entry) for entry in record.comparison.measurements if entry.id not in bounded)
+    yield f"  report: {report}"
+
+
+def _bound_line(bound: BoundResult) -> str:
+    state = "met   " if bound.satisfied else "missed"
+    words = bound.relation.replace("_", " ")
+    limits = f"{words} {bound.limit:.6g}, headroom {bound.headroom:.6g}"
+    return f"  {state} {bound.measurement} = {bound.value:.6g} ({limits})"
+
+
+def _measured_line(entry: MeasurementResult) -> str:
+    value = f"not computed: {entry.problem}" if entry.problem else f"{entry.value:.6g} {entry.unit}".rstrip()
+    return f"  no bound {entry.id} = {value}, worst {entry.worst_item}"
+
+
+def _plain(value: float) -> float | str:
+    """A number for strict JSON; infinity and NaN are spelled, as in records."""
+    number = float(value)
+    return number if number - number == 0 else repr(number)
