@@ -64,6 +64,13 @@ def test_a_gate_that_could_not_do_its_work_is_refused_at_its_line(bench, fault):
     assert caught.value.problems[0].path == "cases/demo.gate.yaml"
 
 
+def test_trap_12_a_misspelt_limit_is_an_error_that_suggests_the_right_word(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    bench.case.gate_file.write_text(text.replace("at_least", "at_lest"), encoding="utf-8")
+    with pytest.raises(ManifestError, match="at_least"):
+        load_gate(bench.case)
+
+
 def test_a_band_with_both_limits_is_allowed(bench):
     text = bench.case.gate_file.read_text(encoding="utf-8")
     bench.case.gate_file.write_text(text.replace(DIFF, SSIM + "at_least: 0.9}\n      - " + SSIM + "at_most: 0.999}"))

@@ -224,6 +224,13 @@ def test_trap_1_a_metric_that_could_not_be_computed_is_failed_and_keeps_its_reas
     assert not verdict.bounds[0].satisfied
 
 
+def test_trap_5_an_absent_or_broken_reference_is_an_error_never_a_skip(bench):
+    reference, candidate = bench.legs
+    for legs in ((candidate,), (msgspec.structs.replace(reference, failure="weights", exit_code=1), candidate)):
+        bench.legs = legs
+        assert bench.judge().status is Status.ERROR
+
+
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 def test_trap_7_not_a_number_satisfies_nothing(bench, value):
     for name in ("output.psnr_db.min", "output.abs_diff_max.max"):

@@ -84,6 +84,16 @@ def test_the_worst_pair_is_drawn_with_its_difference_and_its_prompt(story):
     assert 2 * 64 in picture[:, -side:]
 
 
+def test_equal_pairs_are_drawn_only_when_all_are_equal(story):
+    images = {item.id: [story.parts.picture(i)] for i, item in enumerate(story.items)}
+    images["001"] = [story.parts.picture(1, shift=2 / 255)]
+    story.candidate = story.parts.write_leg(story.dir, "candidate", images)
+    assert [picture.key for picture in draw_worst_pairs(story.record(), story.dir, story.case)[0]] == ["001/0"]
+    story.candidate = story.leg("candidate", 0.0)
+    assert [picture.key for picture in draw_worst_pairs(story.record(), story.dir, story.case)[0]] == ["000/0"]
+    assert "no difference in the stored pixels" in report(story)
+
+
 @pytest.mark.parametrize(("largest", "factor"), [(0, 1), (1, 128), (2, 64), (3, 64), (127, 2), (128, 1), (255, 1)])
 def test_a_difference_is_amplified_as_far_as_it_fits(largest, factor):
     assert amplification(largest) == factor

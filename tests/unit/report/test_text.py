@@ -61,7 +61,8 @@ def test_a_preformatted_block_cannot_be_closed_from_inside():
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [(math.nan, "dB", "no value"), (math.inf, "dB", "inf dB"), (-math.inf, "1", "-inf"), (48.1308, "dB", "48.131 dB"),
-     (0.0, "1", "0"), (1 / 255, "1", "0.0039216")],
+     (0.0, "1", "0"), (1 / 255, "1", "0.0039216"), (1.0, "1", "1"),
+     (0.9999957, "1", "1 - 4.3e-06"), (0.9999, "1", "0.9999")],
 )  # fmt: skip
 def test_numbers_are_words_where_they_are_no_numbers(value, unit, text):
     assert number(value, unit) == text

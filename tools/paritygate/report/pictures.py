@@ -14,6 +14,7 @@ from paritygate.errors import MediaError
 from paritygate.manifest.case import Case
 from paritygate.media.images import decode_image, write_png
 from paritygate.media.paths import read_contained
+from paritygate.metrics.specs import SPECS
 from paritygate.records.model import LegRecord, OutputFile, RunRecord, Status
 
 #: Where pictures lie, relative to the run directory.
@@ -58,7 +59,7 @@ def draw_worst_pairs(record: RunRecord, run_dir: Path, case: Case) -> tuple[tupl
 
 
 def worst_keys(record: RunRecord) -> dict[str, tuple[str, ...]]:
-    """``<item>/<image>`` -> the measurements that are worst there, missed bounds first; or the invalid items.
+    """``<item>/<image>`` -> the measurements that are worst there; or the invalid items. Missed bounds first.
 
     Empty when a leg broke: its missing outputs are explained by the leg's own section.
     """
@@ -66,14 +67,17 @@ def worst_keys(record: RunRecord) -> dict[str, tuple[str, ...]]:
         return {}
     missed = {bound.measurement for bound in record.verdict.bounds if not bound.satisfied}
     entries = sorted(record.comparison.measurements, key=lambda entry: entry.id not in missed)
+    # Where some pairs differ, equal pairs are nothing to look at.
+    lossy = [entry for entry in entries if entry.values.get(entry.worst_item) != SPECS[entry.metric].identical]
     found: dict[str, tuple[str, ...]] = {}
-    for entry in entries:
+    for entry in lossy or entries:
         if entry.worst_item:
             found[entry.worst_item] = (*found.get(entry.worst_item, ()), entry.id)
     for finding in record.comparison.invalid:
         if finding.item is not None:
             found.setdefault(f"{finding.item}/0", ())
-    return found
+    ranked = sorted(found.items(), key=lambda pair: (missed.isdisjoint(pair[1]), -len(pair[1])))
+    return dict(ranked)
 
 
 def worst_pair_picture(

@@ -51,7 +51,9 @@ def number(value: float, unit: str = "") -> str:
     tail = "" if unit in ("", "1") else f" {unit}"
     if math.isinf(value):
         return f"{'' if value > 0 else '-'}inf{tail}"
-    return f"{value:.5g}{tail}"
+    text = f"{value:.5g}"
+    # An SSIM that is not perfect must not read as if it were.
+    return f"1 - {1 - value:.2g}{tail}" if text == "1" and value < 1 else f"{text}{tail}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
