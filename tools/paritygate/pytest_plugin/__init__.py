@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.paritygate_artifacts = str((config.invocation_params.dir / artifacts).absolute())
     config.pluginmanager.register(Watch(config), "paritygate-watch")
     if _in_project(config.rootpath):
-        try:
-            from paritygate.pytest_plugin.cases import register_project_marks  # noqa: PLC0415 - only projects pay for it
-        except ImportError:  # TEMPORARY until manifest.index lands
-            return
-        register_project_marks(config)
+        from paritygate.pytest_plugin.cases import enter_project  # noqa: PLC0415 - only projects pay for it
+
+        enter_project(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -75,7 +74,10 @@ def accuracy_case(request: pytest.FixtureRequest) -> AccuracyCase:
         pytest.fail(f"paritygate: no paritygate.yaml above {request.path}; run: paritygate init", pytrace=False)
     from paritygate.pytest_plugin.check import AccuracyCase  # noqa: PLC0415 - other tests never load it
 
-    case = AccuracyCase(request.param, in_ci=in_ci(), artifacts=request.config.getoption("paritygate_artifacts"))
+    config = request.config
+    case = AccuracyCase(
+        request.param, in_ci=in_ci(), artifacts=config.getoption("paritygate_artifacts"), announce=_announcer(config)
+    )
     request.node.stash[_CASE] = case
     return case
 
@@ -103,6 +105,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def in_ci() -> bool:
     """Whether the run is part of CI, where only ``passed`` is green."""
     return os.environ.get("CI", "").strip().lower() in {"1", "true"}
+
+
+def _announcer(config: pytest.Config) -> Callable[[object], object]:
+    """What a running case tells its progress to: a plain line at once in CI and with ``-v``, else nothing.
+
+    A case can take an hour, so its lines must not wait in pytest's capture until it ends.
+    """
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def announce(line: object) -> None:
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            print(line, flush=True)
+
+    return announce if in_ci() or config.get_verbosity() > 0 else lambda _line: None
 
 
 def _in_project(folder: Path) -> bool:

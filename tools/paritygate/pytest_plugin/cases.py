@@ -5,6 +5,8 @@ Loaded on the first test that asks for a case: a pytest run without one never im
 
 from __future__ import annotations
 
+import gc
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,14 @@ from typing import Any
 import pytest
 
 from paritygate.errors import ParitygateError, Problem
+from paritygate.manifest.discovery import CASE_SUFFIX, GATE_SUFFIX
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.marks import all_marks, marks
 from paritygate.manifest.project import find_project
 from paritygate.manifest.registries import Registries, load_registries
 from paritygate.pytest_plugin.watch import Target
+
+_CASE_FILES = (CASE_SUFFIX, GATE_SUFFIX)
 
 
 def register_marks(config: pytest.Config, registries: Registries) -> None:
@@ -27,10 +32,29 @@ def register_marks(config: pytest.Config, registries: Registries) -> None:
             config.addinivalue_line("markers", f"{name}: {description}")
 
 
-def register_project_marks(config: pytest.Config) -> None:
-    """Register the marks of the project above the root; its broken files are reported where a case is collected."""
+def enter_project(config: pytest.Config) -> None:
+    """Register the marks of the project above the root, and keep its case folders out of pytest's search.
+
+    Broken files of the project are reported where a case is collected, not here: other tests may still run.
+    """
     with suppress(ParitygateError):
         register_marks(config, load_registries(find_project(config.rootpath)))
+    config.pluginmanager.register(CaseFolders(), "paritygate-case-folders")
+
+
+class CaseFolders:
+    """Saves pytest a collector for every case folder: a thousand of them cost more than their cases."""
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """True for case files, and for a folder that holds nothing else: there is no test in it."""
+        try:
+            with os.scandir(collection_path) as entries:
+                names = [entry.name for entry in entries]
+        except NotADirectoryError:
+            names = [collection_path.name]
+        except OSError:
+            return None
+        return True if names and all(name.endswith(_CASE_FILES) for name in names) else None
 
 
 def parameters(config: pytest.Config, folder: Path) -> list[Any]:
@@ -62,6 +86,9 @@ def parameters(config: pytest.Config, folder: Path) -> list[Any]:
                 decorators[name] = getattr(pytest.mark, name)
         target = Target(case=case, project=project, registries=registries)
         params.append(pytest.param(target, id=case.id, marks=[decorators[name] for name in names]))
+    # All cases live as long as the session. Frozen, they do not slow down every later garbage collection, of
+    # which pytest alone makes five at its end.
+    gc.freeze()
     return params
 
 

@@ -5,10 +5,11 @@ Loaded when a test asks for its case; what is heavy lies behind ``session`` and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec.structs
 import pytest
 
 from paritygate.errors import ExitCode, ParitygateError
@@ -19,6 +20,8 @@ from paritygate.records.model import BoundResult, RunRecord, Status
 
 #: A reason with this code says that the machine lacks the declared hardware.
 _NO_HARDWARE = "hardware"
+#: Reasons with these codes say that there are no bounds for this case as it is, on this device.
+_NO_BOUNDS = frozenset({"no-bounds", "no-gate", "no-profile", "other-contract"})
 
 
 class AccuracyCase:
@@ -27,13 +30,16 @@ class AccuracyCase:
     ``outcome`` is None until the case ended; ``green`` says whether that outcome is green here.
     """
 
-    def __init__(self, target: Target, *, in_ci: bool, artifacts: str | None) -> None:
+    def __init__(
+        self, target: Target, *, in_ci: bool, artifacts: str | None, announce: Callable[[object], object]
+    ) -> None:
         self.case: Case = target.case
         self.outcome: Outcome | None = None
         self.green = False
         self._registries = target.registries
-        self._project = replace(target.project, artifacts=artifacts) if artifacts else target.project
+        self._project = msgspec.structs.replace(target.project, artifacts=artifacts) if artifacts else target.project
         self._in_ci = in_ci
+        self._announce = announce
         self._message = ""
 
     def check(self) -> None:
@@ -55,31 +61,30 @@ class AccuracyCase:
         try:
             from paritygate.session.run import exit_code, run_case  # noqa: PLC0415 - collecting needs none of it
 
-            record = run_case(self.case, self._project, self._registries, in_ci=self._in_ci, progress=print)
+            record = run_case(self.case, self._project, self._registries, in_ci=self._in_ci, progress=self._announce)
         except ParitygateError as error:
             self._break(error)
             return
         lane = self._registries.lanes.get(self.case.ci.lane)
         allowed = lane is not None and lane.allow_provisional
-        code = exit_code(record, in_ci=self._in_ci, allow_provisional=allowed)
-        self._conclude(record, code)
+        self._conclude(record, exit_code(record, in_ci=self._in_ci, allow_provisional=allowed))
 
     def _conclude(self, record: RunRecord, code: ExitCode) -> None:
+        verdict = record.verdict
         folder = Path(self._project.root, self._project.artifacts, record.case, record.run_id)
         written = folder / "record.json"
-        absent = [reason.message for reason in record.verdict.reasons if reason.code == _NO_HARDWARE]
-        skipped = record.verdict.status is Status.UNVALIDATED and bool(absent) and not self._in_ci
-        reasons = [reason.message for reason in record.verdict.reasons]
+        absent = verdict.status is Status.UNVALIDATED and verdict.reasons[0].code == _NO_HARDWARE
+        skipped = absent and not self._in_ci
         self.green = code is ExitCode.OK or skipped
-        self._message = "\n".join(self._lines(record, folder))
+        self._message = verdict.reasons[0].message if skipped else "\n".join(self._lines(record, folder))
         self.outcome = Outcome(
             case=record.case,
-            status="skipped" if skipped else record.verdict.status.value,
-            detail=" ".join((reasons or [record.verdict.scope])[0].split()),
-            record=str(written) if written.is_file() else "",
+            status="skipped" if skipped else verdict.status.value,
+            detail=_one_line(verdict.reasons[0].message),
+            record=os.path.relpath(written, self.case.root) if written.is_file() else "",
             run_id=record.run_id,
             infrastructure=code is ExitCode.INFRASTRUCTURE,
-            measurements={m.id: repr(float(m.value)) for m in record.comparison.measurements},
+            measurements={entry.id: repr(float(entry.value)) for entry in record.comparison.measurements},
         )
 
     def _break(self, error: ParitygateError) -> None:
@@ -88,7 +93,7 @@ class AccuracyCase:
         self.outcome = Outcome(
             case=self.case.id,
             status="error",
-            detail=" ".join(error.message.split()),
+            detail=_one_line(error.message.replace("\n", ": ", 1)),
             infrastructure=error.exit_code is ExitCode.INFRASTRUCTURE,
         )
 
@@ -100,13 +105,19 @@ class AccuracyCase:
         for reason in verdict.reasons:
             yield f"  {reason.code}: {reason.message}"
         yield from map(_bound_line, verdict.bounds)
-        yield f"  report: {folder / 'report.md'}"
+        if any(reason.code in _NO_BOUNDS for reason in verdict.reasons):
+            gate = self.case.gate_file.relative_to(self.case.root).as_posix()
+            yield f"  fix: repeat the run, commit its records under evidence/, and write the bounds they meet to {gate}"
+        report = folder / "report.md"
+        yield f"  report: {report}" if report.is_file() else f"  record: {folder / 'record.json'}"
         yield f"  again: paritygate run {record.case}"
 
 
 def _bound_line(bound: BoundResult) -> str:
     met = "met   " if bound.satisfied else "missed"
-    relation = bound.relation.replace("_", " ")
-    return (
-        f"  {met} {bound.measurement} = {bound.value:.6g}, {relation} {bound.limit:.6g} (headroom {bound.headroom:.6g})"
-    )
+    value = f"{bound.measurement} = {bound.value:.6g}, {bound.relation.replace('_', ' ')} {bound.limit:.6g}"
+    return f"  {met} {value} (headroom {bound.headroom:.6g})"
+
+
+def _one_line(text: str) -> str:
+    return text.partition("\n")[0].strip()
