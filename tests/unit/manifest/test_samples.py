@@ -48,6 +48,7 @@ def test_a_broken_sample_has_exactly_its_problems(
     code, lines = validate_lines(sample_project, monkeypatch)
     assert lines[:-1] == sample.read_text(encoding="utf-8").splitlines()
     assert code == 2
+    assert validate_lines(sample_project, monkeypatch) == (2, lines), "the cache changed what is reported"
 
 
 def test_every_broken_sample_has_its_expected_lines() -> None:

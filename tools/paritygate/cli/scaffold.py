@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -26,12 +27,12 @@ def write_new(path: Path, text: str) -> bool:
     Raises:
         UsageError: when the folder cannot be made or written.
     """
+    if os.path.lexists(path):
+        return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:
-        return False
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="check the permissions of the folder") from None
     return True

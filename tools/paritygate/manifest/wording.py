@@ -20,7 +20,7 @@ _NOUNS = {
     "string": "text",
 }
 #: A longer list of names helps nobody.
-_MOST_NAMES = 16
+_MOST_NAMES = 20
 _Describer: TypeAlias = Callable[[Located, Mapping[str, Any], Pointer, Any], Iterable[Problem]]
 
 

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from paritygate.manifest.index import Loaded
+from paritygate.manifest.suite import items, latent_shape, parse_prompts
+
+Add = Callable[..., Path]
+Load = Callable[[], Loaded]
+
+
+def requests(load: Load) -> list[dict[str, object]]:
+    loaded = load()
+    assert loaded.problems == ()
+    return [dict(item.request) for item in items(loaded.cases[0])]
+
+
+def test_without_a_suite_there_is_one_item_with_the_whole_request(add_case: Add, load: Load) -> None:
+    add_case("one", "request: {extra: {cross_attention_kwargs: {scale: 0.5}}}\n")
+    (item,) = items(load().cases[0])
+    assert item.id == "000"
+    assert item.request == {
+        "prompt": "a red square",
+        "width": 64,
+        "height": 64,
+        "num_inference_steps": 4,
+        "guidance_scale": 3.0,
+        "seed": 7,
+        "cross_attention_kwargs": {"scale": 0.5},
+    }
+
+
+def test_cross_makes_every_combination_with_seeds_fastest(add_case: Add, load: Load) -> None:
+    add_case("cross", "suite: {prompts: [a, b], negative_prompts: [x], seeds: [1, 2]}\n")
+    found = [(r["prompt"], r["negative_prompt"], r["seed"]) for r in requests(load)]
+    assert found == [("a", "x", 1), ("a", "x", 2), ("b", "x", 1), ("b", "x", 2)]
+
+
+def test_zip_pairs_first_with_first(add_case: Add, load: Load) -> None:
+    add_case("zip", "suite: {prompts: [a, b], seeds: [1, 2], combine: zip}\n")
+    assert [(r["prompt"], r["seed"]) for r in requests(load)] == [("a", 1), ("b", 2)]
+
+
+def test_derived_seeds_count_from_the_seed_of_the_request(add_case: Add, load: Load) -> None:
+    add_case("derived", "suite: {prompts: prompts.txt, seeds: derived}\n")
+    assert [(r["prompt"], r["seed"]) for r in requests(load)] == [("a red square", 7), ("a blue circle", 8)]
+
+
+def test_derived_seeds_alone_are_one_item(add_case: Add, load: Load) -> None:
+    add_case("derived", "suite: {seeds: derived}\n")
+    assert [r["seed"] for r in requests(load)] == [7]
+
+
+def test_item_ids_sort_as_they_run(add_case: Add, load: Load) -> None:
+    add_case("many", f"suite: {{seeds: {list(range(1500))}}}\n")
+    ids = [item.id for item in items(load().cases[0])]
+    assert ids == sorted(ids)
+    assert (ids[0], ids[-1]) == ("0000", "1499")
+
+
+def test_a_prompt_file_keeps_everything_but_blank_and_comment_lines() -> None:
+    text = '# head\r\n a `b` $c  \r\n\r\n"quoted" # not a comment\n\u2028same line\u2028'
+    assert parse_prompts(text) == ["a `b` $c", '"quoted" # not a comment', "same line"]
+
+
+def test_both_spellings_of_shared_latents_mean_the_same(add_case: Add, load: Load) -> None:
+    add_case("a", "request: {initial_latents: {source: shared, shape: [4, 8, 8]}}\n")
+    add_case("b", "request: {initial_latents: shared, latent_shape: [4, 8, 8]}\n")
+    cases = load().cases
+    assert [case.initial_latents for case in cases] == ["shared", "shared"]
+    assert [latent_shape(case) for case in cases] == [(4, 8, 8), (4, 8, 8)]
+    assert "latent_shape" not in items(cases[0])[0].request
