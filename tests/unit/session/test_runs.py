@@ -1,0 +1,261 @@
+"""Runs beside each other, apart, again, and without the machine, the disk or the files they need."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paritygate.cli.project import open_project
+from paritygate.errors import ExitCode
+from paritygate.records.model import Comparison, DeviceProfile, LegRecord, RunRecord, Status, Verdict
+from paritygate.session.run import exit_code, run_case
+
+
+def test_two_runs_of_one_case_at_once_do_not_disturb_each_other(demo):
+    code = "import sys; from paritygate.cli.main import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "run", "demo", "--json"]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(2)]
+    results = [json.loads(run.communicate(timeout=60)[0])["cases"][0] for run in runs]
+    assert {result["status"] for result in results} == {"unvalidated"}
+    assert len({result["run_id"] for result in results}) == 2
+    for result in results:
+        record = demo.record(result)
+        assert [leg.failure for leg in record.legs] == [None, None]
+        assert record.run_id == result["run_id"]
+
+
+def test_a_run_in_a_thread_works_without_signal_handlers(demo):
+    opened, found = open_project(), []
+    (case,) = opened.cases("demo")
+    thread = threading.Thread(
+        target=lambda: found.append(run_case(case, opened.project, opened.registries, in_ci=False))
+    )
+    thread.start()
+    thread.join()
+    assert found[0].verdict.status is Status.UNVALIDATED
+
+
+def test_legs_run_apart_and_are_compared_later(demo):
+    assert demo.run("--leg", "reference", "--run-id", "night-1")[0] == 0
+    code, out, err = demo.call("run", "demo", "--compare", "--run-id", "night-1")
+    assert code == 2
+    assert "has no candidate leg" in out + err
+    assert "--leg candidate --run-id night-1" in out + err
+    code, result = demo.run("--leg", "candidate", "--run-id", "night-1")
+    assert (code, result["items"]) == (0, 3)
+    code, result = demo.run("--compare", "--run-id", "night-1")
+    assert (code, result["status"], result["run_id"]) == (3, "unvalidated", "night-1")
+    assert result["measurements"]["output.psnr_db.min"] == "inf"
+    code, out, err = demo.call("run", "demo", "--leg", "candidate", "--run-id", "night-1")
+    assert code == 4
+    assert "has a candidate leg already" in out + err
+
+
+def test_a_leg_that_ran_for_another_contract_is_invalid(demo):
+    demo.run("--leg", "reference", "--run-id", "a")
+    manifest = demo.root / "cases" / "demo.case.yaml"
+    manifest.write_text(manifest.read_text().replace("guidance_scale: 3.0", "guidance_scale: 4.0"))
+    demo.run("--leg", "candidate", "--run-id", "a")
+    code, result = demo.run("--compare", "--run-id", "a")
+    assert (code, result["status"]) == (1, "invalid")
+    assert result["reasons"][0]["code"] == "other-contract"
+
+
+def test_latents_swapped_before_the_comparison_are_found(demo):
+    for leg in ("reference", "candidate"):
+        demo.run("--leg", leg, "--run-id", "a")
+    latents = demo.root / "artifacts" / "demo" / "a" / "shared" / "latents.npy"
+    latents.write_bytes(latents.read_bytes()[:-4] + b"\0\0\0\0")
+    code, result = demo.run("--compare", "--run-id", "a")
+    assert (code, result["status"]) == (1, "invalid")
+    assert any("when the legs were compared" in reason["message"] for reason in result["reasons"])
+
+
+def test_an_output_changed_after_its_leg_is_found(demo):
+    for leg in ("reference", "candidate"):
+        demo.run("--leg", leg, "--run-id", "a")
+    folder = demo.root / "artifacts" / "demo" / "a"
+    (folder / "candidate/outputs/000/0.png").write_bytes((folder / "reference/outputs/001/0.png").read_bytes())
+    code, result = demo.run("--compare", "--run-id", "a")
+    assert (code, result["status"]) == (1, "invalid")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["demo", "--leg", "candidate"], "need --run-id"),
+        (["demo", "--compare"], "need --run-id"),
+        (["demo", "--compare", "--leg", "candidate", "--run-id", "a"], "exclude each other"),
+        (["demo", "--run-id", "../../etc"], "is no run id"),
+        (["dmo"], "no case 'dmo'"),
+    ],
+)
+def test_words_that_make_no_sense_are_usage_errors(demo, words, message):
+    code, out, err = demo.call("run", *words)
+    assert code == 2
+    assert message in out + err
+
+
+def test_a_run_id_is_used_once(demo):
+    assert demo.run("--run-id", "a")[0] == 3
+    code, out, err = demo.call("run", "demo", "--run-id", "a")
+    assert code == 4
+    assert "exists already" in out + err
+
+
+def test_absent_hardware_is_unvalidated_with_everything_that_is_missing(demo):
+    demo.write(sku="H100", cards=1)
+    (demo.root / "cases" / "candidate.py").unlink()
+    (demo.root / "cases" / "candidate.py").symlink_to("reference.py")
+    code, result = demo.run()
+    assert (code, result["status"]) == (3, "unvalidated")
+    assert result["reasons"][0]["code"] == "hardware"
+    assert "queue gpu_h100" in result["reasons"][0]["message"]
+    assert demo.record(result).legs == ()
+
+
+def test_everything_that_is_missing_is_listed_at_once_with_its_fix(demo):
+    manifest = demo.root / "cases" / "demo.case.yaml"
+    text = manifest.read_text()
+    text = text.replace(
+        "reference: {runner: python,",
+        "reference: {runner: python, python: no/python, assets: [{path: graph.onnx, made_by: make graphs}],",
+    )
+    manifest.write_text(text.replace("candidate: {runner: python,", "candidate: {runner: python, requires: "
+                                     '{numpy: "<1", no-such-dist: ">=2"},'))  # fmt: skip
+    (demo.root / "cases" / "model" / "weights.bin").write_bytes(b"other")
+    code, out, err = demo.call("run", "demo")
+    assert code == 3
+    for words in ("no/python cannot be used", "graph.onnx does not exist; fix: run: make graphs", "numpy is ",
+                  "requires <1", "pip install 'no-such-dist>=2'", "tree digest"):  # fmt: skip
+        assert words in out + err, words
+    code, out, _ = demo.call("preflight", "demo", "--json")
+    assert code == 3
+    (report,) = json.loads(out)
+    assert sorted(problem["code"] for problem in report["problems"]) == [
+        "asset", "distribution", "interpreter", "revision", "version",
+    ]  # fmt: skip
+
+
+def test_an_artifact_folder_that_cannot_be_written_is_found_before_any_leg(demo):
+    (demo.root / "file").write_text("")
+    code, out, err = demo.call("run", "demo", "--artifacts", "file/below")
+    assert code == 3
+    assert "cannot write to" in out + err
+    assert "--artifacts" in out + err
+
+
+def test_a_disk_that_is_too_small_is_found_before_any_leg(demo, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: type("Usage", (), {"free": 1 << 20})())
+    code, out, err = demo.call("run", "demo")
+    assert code == 3
+    assert "1 MiB free" in out + err
+
+
+def test_a_disk_that_fills_up_after_the_legs_is_one_message_and_loses_nothing(demo, monkeypatch):
+    real = os.fsync
+
+    def full(handle):
+        if "record.json" in str(Path(f"/proc/self/fd/{handle}").readlink()):
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, out, err = demo.call("run", "demo")
+    assert code == 4
+    assert "record.json: No space left on device" in out + err
+    (folder,) = (demo.root / "artifacts" / "demo").iterdir()
+    assert (folder / "comparison.json").is_file()
+    assert (folder / "candidate" / "outputs" / "002" / "0.png").is_file()
+    assert not (folder / "record.json").exists()
+    monkeypatch.undo()
+    monkeypatch.chdir(demo.root)
+    code, result = demo.run("--compare", "--run-id", folder.name)
+    assert (code, result["status"]) == (3, "unvalidated")
+
+
+def test_the_report_can_be_rendered_again_from_the_record(demo):
+    _, result = demo.run()
+    report = demo.folder(result) / "report.md"
+    before = report.read_text()
+    for name in ("demo", result["run_id"], str(demo.folder(result))):
+        report.unlink()
+        code, out, _ = demo.call("report", name)
+        assert (code, out.strip()) == (0, str(report))
+        assert report.read_text() == before
+    code, out, _ = demo.call("report", "demo", "--json")
+    assert json.loads(out)["run_id"] == result["run_id"]
+    assert demo.call("report", "no-such-run")[0] == 2
+
+
+def test_a_record_has_the_attempt_and_no_host_name_and_no_secret(demo, monkeypatch):
+    monkeypatch.setenv("BUILDKITE_RETRY_COUNT", "2")
+    monkeypatch.setenv("BUILDKITE_STEP_KEY", "demo")
+    monkeypatch.setenv("HF_TOKEN", "hf_very_secret")
+    _, result = demo.run()
+    text = (demo.folder(result) / "record.json").read_text()
+    record = demo.record(result)
+    assert record.attempt == 3
+    assert record.environment["ci"] == {"BUILDKITE_RETRY_COUNT": "2", "BUILDKITE_STEP_KEY": "demo"}
+    assert "hf_very_secret" not in text
+    assert len(socket.gethostname()) < 4 or socket.gethostname() not in text
+    assert str(demo.root) not in text
+
+
+def test_the_shared_latents_of_an_item_depend_on_its_own_seed_only(demo):
+    _, result = demo.run()
+    latents = np.load(demo.folder(result) / "shared" / "latents.npy")
+    assert (latents.shape, latents.dtype) == ((3, 4, 8, 8), np.dtype("<f4"))
+    expected = np.random.Generator(np.random.PCG64(8)).standard_normal((4, 8, 8), dtype=np.float32)
+    assert np.array_equal(latents[1], expected)
+
+
+def test_a_broken_case_does_not_keep_the_next_one_from_running_and_the_worst_code_decides(demo):
+    text = (demo.root / "cases" / "demo.case.yaml").read_text()
+    (demo.root / "cases" / "other.case.yaml").write_text(
+        text.replace("id: demo\n", "id: other\n").replace("adapter: candidate.py", "adapter: broken.py")
+    )
+    demo.adapter("broken", "def run(job, writer):\n    1 / 0")
+    code, out, err = demo.call("run", "other", "demo")
+    assert code == 4
+    assert "ZeroDivisionError" in out
+    assert "demo: unvalidated" in out
+    assert "demo: reference leg 3/3" in err
+
+
+@pytest.mark.parametrize(
+    ("status", "failures", "in_ci", "allowed", "expected"),
+    [
+        (Status.PASSED, [None, None], True, False, ExitCode.OK),
+        (Status.PROVISIONAL, [None, None], False, False, ExitCode.OK),
+        (Status.PROVISIONAL, [None, None], True, True, ExitCode.OK),
+        (Status.PROVISIONAL, [None, None], True, False, ExitCode.FAILED),
+        (Status.FAILED, [None, None], True, True, ExitCode.FAILED),
+        (Status.INVALID, [None, None], False, False, ExitCode.FAILED),
+        (Status.UNVALIDATED, [None, None], False, True, ExitCode.PREFLIGHT),
+        (Status.ERROR, ["crash"], False, False, ExitCode.LEG),
+        (Status.ERROR, ["infrastructure"], False, False, ExitCode.INFRASTRUCTURE),
+        (Status.ERROR, ["infrastructure", "crash"], False, False, ExitCode.LEG),
+        (Status.ERROR, [None, None], False, False, ExitCode.LEG),
+    ],
+)
+def test_exit_codes_are_the_documented_ones(status, failures, in_ci, allowed, expected):
+    legs = tuple(
+        LegRecord(name=f"leg{index}", runner="python", interpreter="python", duration_s=1, exit_code=0, failure=failure,
+                  message="", log="", items=(), effective=None)
+        for index, failure in enumerate(failures)
+    )  # fmt: skip
+    record = RunRecord(
+        schema_version=1, run_id="a", case="c", base_case="c", variant=None, title="", claim="native-parity",
+        contract="", weights="trained", purpose="run", started="", duration_s=1, attempt=1, in_ci=in_ci,
+        profile=DeviceProfile(platform="cpu", sku="CPU", cards=0, arch="x86_64", name="cpu"), environment={}, legs=legs,
+        comparison=Comparison(),
+        verdict=Verdict(status=status, reasons=(), scope="", gate="", gate_status="none"),
+    )  # fmt: skip
+    assert exit_code(record, in_ci=in_ci, allow_provisional=allowed) is expected
