@@ -127,6 +127,12 @@ BAD_HARDWARE = {
         "H1OO",
     ),
     "setup that swallows": ("queue: gpu", "queue: gpu\n    setup: [make, 'x ||']", "7:19: [setup]", "not complete"),
+    "volume name twice": (
+        "queue: gpu",
+        "queue: gpu\n    mounts: [{name: shared-memory, host_path: /a, mount_path: /b}]",
+        "7:21: [mounts]",
+        "is taken",
+    ),
     "variable of the agent": ("queue: gpu", "queue: gpu\n    env: {BUILDKITE_X: 'a'}", "7:11: [env]", "BUILDKITE_X"),
     "number as variable": ("queue: gpu", "queue: gpu\n    env: {A_B: 08}", "7:16: ", "leading zero"),
 }

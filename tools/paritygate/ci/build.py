@@ -85,7 +85,8 @@ def _script(case: Case, project: Project, registries: Registries, *, preset: Pre
         f'pytest {shlex.quote(node)} -m "{expression}" --paritygate-expect 1 '
         f"--junitxml {shlex.quote(_junit(case, project))}"
     )
-    return "\n".join((*_STRICT, *preset.hardware.setup, *case.ci.setup, command))
+    setup = (line.strip("\n") for line in (*preset.hardware.setup, *case.ci.setup))
+    return "\n".join((*_STRICT, *setup, command))
 
 
 def _junit(case: Case, project: Project) -> str:

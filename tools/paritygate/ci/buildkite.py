@@ -9,6 +9,7 @@ from typing import Any
 from paritygate.ci.step import Step
 from paritygate.ci.yaml_text import dump, dump_item, scalar
 from paritygate.manifest.registries import Preset
+from paritygate.manifest.registry_rules import SHARED_MEMORY
 
 #: Buildkite refuses an upload with more jobs.
 MAX_JOBS_PER_UPLOAD = 500
@@ -81,10 +82,8 @@ def _pod(preset: Preset) -> dict[str, Any]:
         {"name": m.name, "hostPath": {"path": m.host_path, "type": "Directory"}} for m in hardware.mounts
     ]
     if resources.shm_gib:
-        mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})  # noqa: S108 - the pod's own
-        volumes.append(
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": f"{resources.shm_gib}Gi"}}
-        )
+        mounts.append({"name": SHARED_MEMORY, "mountPath": "/dev/shm"})  # noqa: S108 - the pod's own
+        volumes.append({"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": f"{resources.shm_gib}Gi"}})
     spec: dict[str, Any] = {"containers": [{**container, "volumeMounts": mounts} if mounts else container]}
     if hardware.node_selector:
         spec["nodeSelector"] = hardware.node_selector

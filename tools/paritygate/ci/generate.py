@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from paritygate.ci.build import build_steps
 from paritygate.ci.buildkite import MAX_JOBS_PER_UPLOAD, pipeline_text
 from paritygate.ci.sources import REGISTRY_FILES, shared_sources
 from paritygate.ci.step import Step
-from paritygate.errors import ManifestError, UsageError
+from paritygate.ci.text_diff import unified_diff
+from paritygate.errors import ArtifactError, ManifestError, UsageError
 from paritygate.manifest.index import Loaded
 from paritygate.manifest.project import Project
 from paritygate.manifest.registries import Lane, Registries
@@ -74,20 +74,26 @@ def notes(files: Mapping[Path, str]) -> list[str]:
 
 
 def compare(project: Project, files: Mapping[Path, str]) -> tuple[Drift, ...]:
-    """Every difference between what should exist and what does, sorted by path."""
+    """Every difference between what should exist and what does, sorted by path.
+
+    Raises:
+        UsageError: when something that is no readable file has the name of a generated one.
+    """
     drifts = []
     for path, text in files.items():
         full = project.root / path
-        present = _read(full)
+        present = _read(full, name=path.as_posix())
         if present == text:
             continue
         kind: Kind = "missing" if present is None else "changed" if _is_generated(present) else "foreign"
-        drifts.append(Drift(path=path.as_posix(), kind=kind, diff=_diff(path, present, text)))
+        drifts.append(Drift(path=path.as_posix(), kind=kind, diff=unified_diff(present, text, name=path.as_posix())))
     for full in sorted((project.root / project.buildkite).glob("accuracy-*")):
         path = full.relative_to(project.root)
-        present = _read(full) if full.suffix in {".yml", ".json"} and path not in files else None
+        present = _read(full, name=path.as_posix()) if full.suffix in {".yml", ".json"} and path not in files else None
         if present is not None and _is_generated(present):
-            drifts.append(Drift(path=path.as_posix(), kind="stale", diff=_diff(path, present, None)))
+            drifts.append(
+                Drift(path=path.as_posix(), kind="stale", diff=unified_diff(present, None, name=path.as_posix()))
+            )
     return tuple(sorted(drifts, key=lambda drift: drift.path))
 
 
@@ -96,7 +102,7 @@ def apply(project: Project, files: Mapping[Path, str], drifts: Sequence[Drift]) 
 
     Raises:
         UsageError: when a file that a person wrote is in the way; nothing is changed then.
-        ArtifactError: when a file cannot be written.
+        ArtifactError: when a file cannot be written or removed.
     """
     foreign = [drift.path for drift in drifts if drift.kind == "foreign"]
     if foreign:
@@ -104,12 +110,14 @@ def apply(project: Project, files: Mapping[Path, str], drifts: Sequence[Drift]) 
             f"{', '.join(foreign)} would be overwritten, but was not written by {COMMAND}",
             hint="rename it, or delete it and generate again",
         )
-    (project.root / project.buildkite).mkdir(parents=True, exist_ok=True)
     for drift in drifts:
-        if drift.kind == "stale":
-            (project.root / drift.path).unlink()
-        else:
+        if drift.kind != "stale":
             write_text_atomic(project.root / drift.path, files[Path(drift.path)])
+            continue
+        try:
+            (project.root / drift.path).unlink()
+        except OSError as error:
+            raise ArtifactError(f"cannot remove {drift.path}: {error.strerror}", hint="remove it by hand") from error
 
 
 def _lane_text(project: Project, lane: Lane, steps: Sequence[Step]) -> str:
@@ -152,25 +160,15 @@ def _digest(facts: object) -> str:
     return sha256_bytes(msgspec.json.encode(facts))
 
 
-def _read(path: Path) -> str | None:
+def _read(path: Path, *, name: str) -> str | None:
     """The text on disk with its line ends as they are; None without one. Bytes that are no text never match."""
     try:
         return path.read_bytes().decode("utf-8", "replace")
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}", hint="move away what stands there") from error
 
 
 def _is_generated(text: str) -> bool:
     return _MARKER in text[:_HEAD_BYTES]
-
-
-def _diff(path: Path, present: str | None, wanted: str | None) -> str:
-    name = path.as_posix()
-    return "".join(
-        difflib.unified_diff(
-            [] if present is None else present.splitlines(keepends=True),
-            [] if wanted is None else wanted.splitlines(keepends=True),
-            fromfile=f"a/{name}" if present is not None else "/dev/null",
-            tofile=f"b/{name}" if wanted is not None else "/dev/null",
-        )
-    )

@@ -10,6 +10,9 @@ from paritygate.errors import Problem
 from paritygate.manifest.loader import Document, Pointer
 from paritygate.manifest.shell_lines import setup_fault, upload_fault
 
+#: The volume that every pod with shared memory has.
+SHARED_MEMORY = "shared-memory"
+
 
 def hardware_problems(document: Document, reserved: frozenset[str]) -> Iterable[Problem]:
     """Clashing names, impossible card counts, pods without memory, lines that would not run."""
@@ -44,6 +47,12 @@ def _text_problems(document: Document, pointer: Pointer, entry: Mapping[str, Any
     for index, line in enumerate(entry.get("setup", ())):
         if fault := setup_fault(line):
             yield document.problem((*pointer, "setup", index), "setup", fault[0], hint=fault[1])
+    names = [SHARED_MEMORY]
+    for index, mount in enumerate(entry.get("mounts", ())):
+        if mount["name"] in names:
+            message = f"the volume name {mount['name']!r} is taken"
+            yield document.problem((*pointer, "mounts", index, "name"), "mounts", message, hint="rename it")
+        names.append(mount["name"])
     for key, value in entry.get("env", {}).items():
         if key.startswith(("BUILDKITE_", "PARITYGATE_")):
             message = f"the variable {key!r} is set by {key.partition('_')[0].lower()}"
