@@ -1,4 +1,4 @@
-"""Collecting 1,000 cases beside 1,000 parametrised empty tests: whole processes, warm, alternating, in one run.
+"""Collecting 1,000 cases beside 1,000 parametrised empty tests: whole processes, warm, alternating, best of each.
 
 Goal: at most twice the time. ``python benchmarks/collection.py [cases] [rounds]``
 """
@@ -6,7 +6,6 @@ Goal: at most twice the time. ``python benchmarks/collection.py [cases] [rounds]
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -152,7 +151,7 @@ def main(cases: int = 1000, rounds: int = 7) -> int:
                 seconds = collect(folder, cases, root / "bytecode")
                 if not warm_up:
                     taken.append(seconds)
-    empty, project = (statistics.median(taken) for taken in samples)
+    empty, project = (min(taken) for taken in samples)
     ratio = project / empty
     print(
         f"collection: {cases} empty tests {empty:.3f} s, {cases} cases {project:.3f} s, ratio {ratio:.2f} (goal {GOAL})"

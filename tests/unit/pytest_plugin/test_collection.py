@@ -66,11 +66,12 @@ def test_a_test_sees_the_cases_beneath_its_own_folder(three_cases) -> None:
     assert nodes(run) == ["test_accuracy[cpu-a]"]
 
 
-def test_a_broken_manifest_stops_collection_with_its_problem_lines(three_cases) -> None:
+@pytest.mark.parametrize(("options", "status"), [((), 2), (("-n", "2"), 1)], ids=["one process", "xdist"])
+def test_a_broken_manifest_stops_collection_with_its_problem_lines(three_cases, options, status: int) -> None:
     manifest = three_cases.root / "accuracy" / "gpu" / "gpu.case.yaml"
     manifest.write_text(manifest.read_text().replace("claim: native-parity", "claim: native-partiy"))
-    run = three_cases.pytest("-q", "--paritygate-expect", "1")
-    assert run.status == 2
+    run = three_cases.pytest("-q", "--paritygate-expect", "1", *options)
+    assert run.status == status
     assert "accuracy/gpu/gpu.case.yaml:5:8: [" in run.out
     assert "native-parity" in run.out
     assert "Traceback" not in run.out

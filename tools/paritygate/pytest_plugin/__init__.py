@@ -113,10 +113,12 @@ def _announcer(config: pytest.Config) -> Callable[[object], object]:
     A case can take an hour, so its lines must not wait in pytest's capture until it ends.
     """
     capture = config.pluginmanager.getplugin("capturemanager")
+    lead = ["\n"]  # the first line ends the one on which pytest shows where it is
 
     def announce(line: object) -> None:
         with capture.global_and_fixture_disabled() if capture else nullcontext():
-            print(line, flush=True)
+            print(*lead, line, sep="", flush=True)
+        lead.clear()
 
     return announce if in_ci() or config.get_verbosity() > 0 else lambda _line: None
 
