@@ -17,9 +17,9 @@ from paritygate.runners.writer import LegWriter, latents_digest, to_stored
 @pytest.fixture
 def leg(tmp_path):
     job = Job(
-        case="c", leg="candidate", runner="python", root="/", folder="/", directory=str(tmp_path), adapter=None, spec={},
-        feature=None, model_id="m", model_revision="r", model_dir=None, output=Output(kind="images"), inputs=(),
-        items=tuple(Item(id=f"{i:04d}", request={}) for i in range(3)), latents=None, latents_sha256=None,
+        case="c", leg="candidate", runner="python", root="/", folder="/", directory=str(tmp_path), adapter=None,
+        spec={}, feature=None, model_id="m", model_revision="r", model_dir=None, output=Output(kind="images"),
+        inputs=(), items=tuple(Item(id=f"{i:04d}", request={}) for i in range(3)), latents=None, latents_sha256=None,
     )  # fmt: skip
     return LegWriter(job), tmp_path
 

@@ -1,0 +1,187 @@
+"""The ``diffusers`` runner on the trained weights of this repository: what it says is what happened."""
+
+import copy
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from paritygate.errors import LegError
+from paritygate.manifest.case import Item, Output
+from paritygate.records.codec import loads
+from paritygate.records.model import Effective
+from paritygate.runners.job import Job, Outputs
+from paritygate.runners.writer import LegWriter, latents_digest
+
+MODEL = Path(__file__).resolve().parents[3] / "tests" / "e2e" / "accuracy" / "tiny_digits" / "model"
+PROMPTS = ("a red three on a white background", "a blue seven", "a handwritten nine")
+
+
+@pytest.fixture(scope="module")
+def runner():
+    """The runner's module; PyTorch and Diffusers load here, once."""
+    from paritygate.runners import diffusers  # noqa: PLC0415 - takes seconds, so not while tests are collected
+
+    return diffusers
+
+
+@pytest.fixture
+def make_job(tmp_path):
+    def make(*, items=2, latents=None, steps=3, request=None, **spec) -> Job:
+        shared = {"num_inference_steps": steps, "guidance_scale": 3.0, "width": 32, "height": 32, **(request or {})}
+        (tmp_path / "leg").mkdir(exist_ok=True)
+        return Job(
+            case="c", leg="reference", runner="diffusers", root=str(tmp_path), folder=str(tmp_path),
+            directory=str(tmp_path / "leg"), adapter=None, feature=None, model_id="m", model_revision="r",
+            spec={"pipeline": "StableDiffusionPipeline", "dtype": "float32", **spec}, model_dir=str(MODEL),
+            output=Output(kind="images", width=32, height=32), inputs=(), latents=latents, latents_sha256=None,
+            items=tuple(Item(id=f"{i:03d}", request={"prompt": PROMPTS[i], "seed": i, **shared}) for i in range(items)),
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def shared_noise(tmp_path):
+    values = np.random.default_rng(0).standard_normal((3, 4, 8, 8), dtype=np.float32)
+    np.save(tmp_path / "latents.npy", values)
+    return str(tmp_path / "latents.npy"), values
+
+
+def run(runner, job: Job) -> tuple[Effective, dict[str, np.ndarray]]:
+    runner.run(job, LegWriter(job))
+    folder = Path(job.directory)
+    outputs = loads((folder / "outputs.json").read_text(), Outputs)
+    images = {item.id: np.load(folder / item.images[0].float_path) for item in outputs.items}
+    return loads((folder / "effective.json").read_text(), Effective), images
+
+
+def test_what_took_effect_is_observed_and_observing_changes_nothing(runner, make_job, shared_noise):
+    import torch  # noqa: PLC0415
+    from diffusers import StableDiffusionPipeline  # noqa: PLC0415
+
+    path, noise = shared_noise
+    effective, images = run(runner, make_job(latents=path))
+    bare = StableDiffusionPipeline.from_pretrained(MODEL, dtype=torch.float32)
+    bare.set_progress_bar_config(disable=True)
+    expected = bare(PROMPTS[1], latents=torch.from_numpy(noise[1:2]), num_inference_steps=3, guidance_scale=3.0,
+                    output_type="np").images[0]  # fmt: skip
+    assert np.array_equal(images["001"], expected)
+
+    tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer" / "tokenizer.json"))
+    ids = tokenizer.encode(PROMPTS[1]).ids
+    unconditional, prompt = effective.token_ids["001"]
+    assert prompt[: len(ids)] == ids
+    assert unconditional[: len(tokenizer.encode("").ids)] == tokenizer.encode("").ids
+    assert len(prompt) == len(unconditional) == 16
+
+    assert effective.timesteps == [667, 334, 1]
+    config = json.loads((MODEL / "scheduler" / "scheduler_config.json").read_text())
+    alphas = np.cumprod(1 - np.linspace(config["beta_start"], config["beta_end"], 1000))[[667, 334, 1]]
+    assert np.allclose(effective.sigmas, np.sqrt((1 - alphas) / alphas), rtol=1e-3)
+    assert effective.initial_latents == {f"00{i}": latents_digest(noise[i]) for i in range(2)}
+
+    settings = effective.settings
+    wanted = {f"config.scheduler.{key}": value for key, value in config.items() if not key.startswith("_")} | {
+        "attention_backend": "native", "batch_size": 1, "device": "cpu", "threads": 1,
+        "dtype.text_encoder": "float32", "dtype.unet": "float32", "dtype.vae": "float32",
+        "config.guidance_scale": 3.0, "config.height": 32, "config.width": 32, "config.negative_prompt": "",
+        "config.num_inference_steps": 3, "config.scheduler.class": "DDIMScheduler",
+        "config.vae.scaling_factor": json.loads((MODEL / "vae" / "config.json").read_text())["scaling_factor"],
+    }  # fmt: skip
+    assert {name: settings[name] for name in wanted} == wanted
+    assert settings.keys() == wanted.keys()
+
+
+def test_every_item_of_a_batch_has_its_own_noise_and_its_own_tokens(runner, make_job):
+    single, one_by_one = run(runner, make_job(items=3))
+    job = make_job(items=3, batch_size=2)
+    batched, together = run(runner, job)
+    assert batched.settings["batch_size"] == 2
+    assert batched.token_ids == single.token_ids
+    assert batched.initial_latents == single.initial_latents
+    assert len(set(single.initial_latents.values())) == 3
+    assert all(np.abs(one_by_one[item] - together[item]).max() < 1e-4 for item in one_by_one)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # in Diffusers' Euler, with NumPy 2.4
+def test_a_scheduler_whose_noise_is_scaled_still_shows_the_latents_it_was_given(runner, make_job, shared_noise):
+    path, noise = shared_noise
+    effective, _ = run(runner, make_job(items=1, latents=path, scheduler={"class": "EulerDiscreteScheduler"}))
+    assert effective.initial_latents["000"] == latents_digest(noise[0])
+    assert effective.settings["config.scheduler.class"] == "EulerDiscreteScheduler"
+    assert len(effective.sigmas) == len(effective.timesteps) == 3
+    assert effective.sigmas == sorted(effective.sigmas, reverse=True)
+    assert effective.sigmas[-1] > 0
+
+
+def test_another_spacing_shows_in_the_timesteps_and_in_the_config(runner, make_job):
+    override = {"class": "DDIMScheduler", "config": {"timestep_spacing": "trailing"}}
+    effective, _ = run(runner, make_job(items=1, scheduler=override))
+    assert effective.settings["config.scheduler.timestep_spacing"] == "trailing"
+    assert effective.timesteps == [999, 666, 332]
+
+
+def test_half_precision_is_what_ran_and_its_rounded_noise_is_not_the_noise_handed_out(runner, make_job, shared_noise):
+    path, noise = shared_noise
+    effective, images = run(runner, make_job(items=1, latents=path, steps=1, dtype="bfloat16"))
+    assert {effective.settings[f"dtype.{part}"] for part in ("text_encoder", "unet", "vae")} == {"bfloat16"}
+    assert effective.initial_latents["000"] != latents_digest(noise[0])
+    assert images["000"].dtype == np.float32
+
+
+def test_without_guidance_there_is_one_row_of_tokens(runner, make_job):
+    effective, _ = run(runner, make_job(items=1, steps=1, request={"guidance_scale": 1.0}))
+    assert len(effective.token_ids["000"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"pipeline": "StableDiffusionPipelin"},
+            "no pipeline 'StableDiffusionPipelin'; nearest: StableDiffusionPipeline",
+        ),
+        ({"pipeline": "DDIMScheduler"}, "no pipeline 'DDIMScheduler'"),
+        ({"scheduler": {"class": "DDIMSchedule"}}, "no scheduler 'DDIMSchedule'; nearest: DDIMScheduler"),
+        ({"scheduler": {"class": "DDIMScheduler", "config": {"timestep_spacin": "x"}}}, "nearest: timestep_spacing"),
+        ({"call": {"guidance": 2}}, "takes no argument 'guidance'; nearest: guidance_scale"),
+        ({"request": {"true_cfg_scale": 4}}, "takes no argument 'true_cfg_scale'.*it takes: prompt, height"),
+        ({"attention_backend": "flash"}, "attention_backend 'flash'"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_refused_with_the_nearest(runner, make_job, changes, words):
+    with pytest.raises(LegError, match=words):
+        run(runner, make_job(items=1, **changes))
+
+
+def test_an_adapter_may_prepare_the_pipeline(runner, make_job, tmp_path):
+    (tmp_path / "oddity.py").write_text(
+        "def prepare(pipeline, job):\n    pipeline.vae.register_to_config(scaling_factor=0.5)\n"
+    )
+    job = msgspec.structs.replace(make_job(items=1, steps=1), adapter=str(tmp_path / "oddity.py"))
+    effective, _ = run(runner, job)
+    assert effective.settings["config.vae.scaling_factor"] == 0.5
+
+
+def test_a_copied_scheduler_keeps_its_own_steps_while_the_original_is_watched(runner):
+    from paritygate.runners.observe import _watched_steps  # noqa: PLC0415 - loads PyTorch
+
+    class Scheduler:
+        def __init__(self):
+            self.count = 0
+
+        def step(self, model_output, timestep, sample):
+            self.count += 1
+            return self.count
+
+    original, recorded = Scheduler(), []
+    before = Scheduler.step
+    with _watched_steps(original, lambda timestep, sample: recorded.append((timestep, sample))):
+        twin = copy.deepcopy(original)
+        assert (original.step(0, 5, sample="a"), twin.step(0, 4, "b"), twin.step(0, 3, "c")) == (1, 1, 2)
+    assert recorded == [(5, "a")]
+    assert Scheduler.step is before

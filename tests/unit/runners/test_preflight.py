@@ -1,0 +1,243 @@
+"""Preflight names everything that is missing, and nothing that is not."""
+
+import json
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from paritygate.errors import UsageError
+from paritygate.manifest.case import Asset, Case, Ci, Coverage, InputMedia, Leg, Measure, Model, Output
+from paritygate.media.digests import tree_digest
+from paritygate.records.canonical import sha256_bytes
+from paritygate.runners import devices, preflight, weights
+from paritygate.runners.table import RUNNERS, find_runner
+
+TINY_DIGITS = Path(__file__).resolve().parents[3] / "tests" / "e2e" / "accuracy" / "tiny_digits" / "model"
+
+
+def leg(name="candidate", **changes) -> Leg:
+    fields = {"runner": "python", "adapter": None, "python": None, "timeout_s": 60, "requires": {}, "assets": (),
+              "feature": None, "spec": {"entry": "a:b"}}  # fmt: skip
+    return Leg(**{"name": name, **fields, **changes})
+
+
+@pytest.fixture
+def case(tmp_path) -> Case:
+    """A sound case on a copy of the trained weights."""
+    shutil.copytree(TINY_DIGITS, tmp_path / "model")
+    return Case(
+        id="c", base_id="c", variant=None, root=tmp_path, manifest="c.case.yaml", title="", claim="native-parity",
+        task="t2i", initial_latents="seeded", inputs=(), output=Output(kind="images", width=8, height=8),
+        model=Model(id="org/m", revision=tree_digest(tmp_path / "model"), weights="trained", path="model"),
+        reference=leg("reference", runner="diffusers"), candidate=leg(), low_precision=None, differences=(),
+        measure=Measure(exact=(), parts=(), output=()), checklist_require=(), coverage=Coverage(), document={},
+        ci=Ci(lane="nightly", group=None, sku=("CPU",), cards=0, timeout_minutes=5, sources=(), setup=()),
+    )  # fmt: skip
+
+
+def check(case: Case, **changes) -> preflight.PreflightReport:
+    given = {"legs": case.legs, "artifacts": case.root / "artifacts", "items": 2, "environ": {"PATH": "/nowhere"}}
+    return preflight.check(case, **{**given, **changes})
+
+
+def found(case: Case, **changes) -> list[tuple[str, str]]:
+    return [(problem.code, problem.message) for problem in check(case, **changes).problems]
+
+
+def test_a_sound_case_has_no_problem_and_knows_its_device(case):
+    report = check(case)
+    assert (report.problems, report.notes) == ((), ())
+    assert (report.profile.sku, report.profile.platform) == ("CPU", "cpu")
+    assert report.interpreters["reference"]["torch"]
+    assert report.interpreters["candidate"]["python"] == sys.version.split()[0]
+
+
+def edit_json(path: Path, change) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+DAMAGE = [
+    ("model_index.json is missing", lambda m: (m / "model_index.json").unlink(), "no model_index.json"),
+    ("model_index.json is broken", lambda m: (m / "model_index.json").write_text("{"), "not readable JSON"),
+    ("a component is missing", lambda m: shutil.rmtree(m / "vae"), "vae is missing (AutoencoderKL)"),
+    ("a config is missing", lambda m: (m / "unet" / "config.json").unlink(), "config.json is missing"),
+    ("weights are missing", lambda m: (m / "vae" / "diffusion_pytorch_model.safetensors").unlink(), "holds no weights"),
+    ("a file is empty", lambda m: (m / "tokenizer" / "vocab.json").write_text(""), "vocab.json is empty"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), [row[1:] for row in DAMAGE], ids=[row[0] for row in DAMAGE])
+def test_a_damaged_snapshot_is_found_before_anything_loads(case, damage, words):
+    damage(case.root / "model")
+    problems = found(case)
+    assert any(code == "weights" and words in message for code, message in problems), problems
+    assert any(code == "revision" and "tree digest" in message for code, message in problems)
+
+
+def test_a_flipped_byte_is_found_by_the_tree_digest_alone(case):
+    path = case.root / "model" / "unet" / "diffusion_pytorch_model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert [code for code, _ in found(case)] == ["revision"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data[:-10], "its header says"),
+        (lambda data: data + b"0", "its header says"),
+        (lambda data: data[:5], "no safetensors file, or cut off"),
+        (lambda data: struct.pack("<Q", 10) + b"not json!!" + data, "no readable safetensors header"),
+        (lambda data: struct.pack("<Q", 1 << 60) + data, "no safetensors file, or cut off"),
+    ],
+)
+def test_a_cut_off_or_overwritten_weight_file_is_named(case, change, words):
+    path = case.root / "model" / "vae" / "diffusion_pytorch_model.safetensors"
+    path.write_bytes(change(path.read_bytes()))
+    assert any(
+        words in message and "vae" in message for message in weights.folder_problems(path.parents[1], pipeline=True)
+    )
+
+
+def test_every_shard_of_an_index_must_be_there(case):
+    folder = case.root / "model" / "unet"
+    index = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors", "c": "two.safetensors"}}
+    (folder / "diffusion_pytorch_model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "diffusion_pytorch_model.safetensors").rename(folder / "one.safetensors")
+    problems = list(weights.folder_problems(case.root / "model", pipeline=True))
+    assert problems == [
+        f"{folder / 'two.safetensors'} is missing (named by diffusion_pytorch_model.safetensors.index.json)"
+    ]
+
+
+def hub_case(case: Case, **changes) -> Case:
+    model = Model(id="org/m", revision="a" * 40, weights="trained", **changes)
+    return msgspec.structs.replace(case, model=model)
+
+
+def test_weights_are_looked_for_in_the_variable_then_in_the_cache_by_their_exact_revision(case):
+    case = hub_case(case, path_env="M_MODEL")
+    snapshot = f"models--org--m/snapshots/{'a' * 40}"
+    assert weights.model_folder(case, {"HF_HUB_CACHE": "/c"}) == Path("/c") / snapshot
+    assert weights.model_folder(case, {"HF_HOME": "/h"}) == Path("/h/hub") / snapshot
+    assert weights.model_folder(case, {"M_MODEL": "/m", "HF_HOME": "/h"}) == Path("/m")
+    ((code, message),) = [entry for entry in found(case, environ={"HF_HOME": "/h", "PATH": ""}) if "weights" in entry]
+    assert "a" * 40 in message
+    (problem,) = [entry for entry in check(case, environ={"HF_HOME": "/h", "PATH": ""}).problems if entry.code == code]
+    assert problem.fix == f"hf download org/m --revision {'a' * 40}, or set M_MODEL"
+
+
+def test_a_snapshot_of_another_revision_is_refused_and_an_unknown_one_is_noted(case):
+    case = hub_case(case, path_env="M_MODEL")
+    other = case.root / "snapshots" / ("b" * 40)
+    shutil.copytree(case.root / "model", other)
+    environ = {"M_MODEL": str(other), "PATH": ""}
+    assert [code for code, _ in found(case, environ=environ)] == ["revision"]
+    report = check(case, environ={"M_MODEL": str(case.root / "model"), "PATH": ""})
+    assert report.problems == ()
+    assert "weights not verified" in report.notes[0]
+
+
+def test_inputs_must_exist_and_have_their_digest(case):
+    (case.root / "a.png").write_bytes(b"picture")
+    inputs = (
+        InputMedia(role="image", path="a.png", sha256=sha256_bytes(b"picture")),
+        InputMedia(role="mask", path="a.png", sha256=sha256_bytes(b"another")),
+        InputMedia(role="mask", path="b.png", sha256=sha256_bytes(b"another")),
+    )
+    problems = found(msgspec.structs.replace(case, inputs=inputs))
+    assert [code for code, _ in problems] == ["inputs", "inputs", "runner"]
+    assert "the manifest says" in problems[0][1]
+    assert "b.png cannot be read: No such file" in problems[1][1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"python": "no/such/python"}, "interpreter", "No such file or directory"),
+        ({"python": "false"}, "interpreter", "exit code 1"),
+        ({"runner": "openai"}, "runner", "'openai' cannot run in this version; it can run: diffusers, python"),
+        ({"adapter": "gone.py"}, "adapter", "gone.py does not exist"),
+        ({"assets": (Asset(path="x.onnx", made_by="make graphs"),)}, "asset", "x.onnx does not exist"),
+        ({"requires": {"numpy": ">=1,<2"}}, "version", "the leg requires >=1,<2"),
+        ({"requires": {"no-such-dist": "==1"}}, "distribution", "no-such-dist is not installed"),
+    ],
+)
+def test_what_a_leg_lacks_is_named_with_its_fix(case, changes, code, words):
+    report = check(msgspec.structs.replace(case, candidate=leg(**changes)), environ={"PATH": "/bin:/usr/bin"})
+    (problem,) = report.problems
+    assert (problem.code, problem.leg) == (code, "candidate")
+    assert words in problem.message
+    assert problem.fix
+
+
+def test_a_local_build_of_the_required_version_counts(case):
+    requires = {"torch": "==2.13.0", "diffusers": ">=0.36,<1"}
+    assert found(msgspec.structs.replace(case, candidate=leg(requires=requires))) == []
+
+
+def test_output_kinds_that_this_version_cannot_store_are_refused(case):
+    case = msgspec.structs.replace(case, output=Output(kind="video", width=8, height=8, frames=2, fps=8))
+    assert found(case) == [("output", "output.kind video cannot run in this version; it can run: images")]
+
+
+def fake_driver(tmp_path: Path, *names: str) -> dict[str, str]:
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir(exist_ok=True)
+    tool.write_text("#!/bin/sh\n" + "".join(f"echo '{name}, 9.0'\n" for name in names))
+    tool.chmod(0o755)
+    return {"PATH": f"{tool.parent}:/bin"}
+
+
+@pytest.mark.parametrize(
+    ("names", "sku", "cards", "profile"),
+    [
+        (["NVIDIA H100 80GB HBM3"], ("H100", "B200"), 1, ("H100", 1, "sm_90")),
+        (["NVIDIA B200"] * 4, ("H100", "B200"), 2, ("B200", 2, "sm_90")),
+        (["NVIDIA GB200"], ("B200",), 1, None),
+        (["NVIDIA H100 PCIe"], ("H100",), 1, None),
+        (["NVIDIA H100 80GB HBM3"], ("H100",), 2, None),
+        ([], ("H100",), 1, None),
+    ],
+)
+def test_cards_are_matched_by_their_exact_name_and_counted(case, tmp_path, names, sku, cards, profile):
+    environ = fake_driver(tmp_path, *names) if names else {"PATH": ""}
+    case = msgspec.structs.replace(case, ci=msgspec.structs.replace(case.ci, sku=sku, cards=cards))
+    report = check(case, environ=environ)
+    got = report.profile and (report.profile.sku, report.profile.cards, report.profile.arch)
+    assert got == profile
+    assert report.hardware_missing == (profile is None)
+    if names and profile is None:
+        assert names[0] in report.problems[0].message
+
+
+def test_a_hidden_card_is_no_card(tmp_path):
+    environ = fake_driver(tmp_path, "NVIDIA L4", "NVIDIA L4")
+    assert len(devices.cards(environ)) == 2
+    assert len(devices.cards({**environ, "CUDA_VISIBLE_DEVICES": "1"})) == 1
+    assert devices.cards({**environ, "CUDA_VISIBLE_DEVICES": ""}) == ()
+
+
+def test_a_driver_that_fails_is_no_card(tmp_path):
+    environ = fake_driver(tmp_path)
+    (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    assert devices.cards(environ) == ()
+
+
+def test_the_reference_alone_needs_no_candidate_hardware(case):
+    case = msgspec.structs.replace(case, ci=msgspec.structs.replace(case.ci, sku=("H100",), cards=1))
+    assert found(case, legs=(case.reference,)) == []
+
+
+def test_the_tables_are_sorted():
+    for table in (RUNNERS, devices.NVIDIA_SKUS):
+        assert list(table) == sorted(table)
+    with pytest.raises(UsageError, match="it can run: diffusers, python"):
+        find_runner("golden")
