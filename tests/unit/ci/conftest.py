@@ -65,9 +65,11 @@ class Workshop:
         """Write a file; data is written as JSON, which is YAML."""
         full = self.root / path
         full.parent.mkdir(parents=True, exist_ok=True)
-        full.write_text(
-            content if isinstance(content, str) else json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8"
-        )
+        if not isinstance(content, str):
+            content = json.dumps(content, indent=1, ensure_ascii=False)
+            # YAML refuses these where JSON leaves them as they are.
+            content = re.sub("[\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found.group()):04x}", content)
+        full.write_text(content, encoding="utf-8")
         return full
 
     def case(self, name: str, *, ci: Mapping[str, Any] | None = None, **changes: Any) -> Path:

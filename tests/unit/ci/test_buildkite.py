@@ -95,6 +95,30 @@ def test_texts_come_out_of_the_upload_as_meant(full: Any) -> None:
     assert lines[-3:-1] == ['export X="${Y:-$(date)}" # 🎉', "echo '$$' \"`date`\""]
 
 
+@pytest.mark.parametrize(
+    ("title", "label"),
+    [
+        ("cost \\$5", "cost $5"),
+        ("cost \\\\$X", "cost $X"),
+        ("a\tb\n\n c\u2028d\x85e\x7ff\x1bg", "a b c d e f g"),
+        ("👩\u200d🔬 日本語", "👩\u200d🔬 日本語"),
+    ],
+    ids=repr,
+)
+def test_a_label_is_one_printable_line_that_the_upload_leaves_alone(workshop: Any, title: str, label: str) -> None:
+    workshop.case("one", title=title)
+    assert workshop.uploaded()[0]["label"] == f"{label} (1x H100)"
+
+
+def test_a_description_cannot_break_out_of_the_head(workshop: Any) -> None:
+    lanes = json.loads((workshop.root / ".buildkite/lanes.yml").read_text())
+    lanes["lanes"]["nightly"]["description"] = "Nights.\u2028steps: []\x85x: y\x7f"
+    workshop.write(".buildkite/lanes.yml", lanes)
+    workshop.case("one")
+    assert [step["key"] for step in workshop.uploaded()] == ["one"]
+    assert "# lane nightly: Nights. steps: [] x: y\n" in workshop.files()[".buildkite/accuracy-nightly.yml"]
+
+
 def test_no_dollar_is_left_for_the_upload(full: Any) -> None:
     for name, text in full.files().items():
         if name.endswith(".yml"):

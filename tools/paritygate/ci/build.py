@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from paritygate.ci.sources import case_sources
 from paritygate.ci.step import Retry, Step
+from paritygate.ci.yaml_text import one_line
 from paritygate.errors import ExitCode, ManifestError, Problem
 from paritygate.manifest.case import Case
 from paritygate.manifest.loader import load_yaml
@@ -20,7 +21,7 @@ RETRIES = (Retry(exit_status=-1, limit=2), Retry(exit_status=int(ExitCode.INFRAS
 
 #: A failing setup line ends the script. Some agents run it with a plain sh, which may not know pipefail.
 _STRICT = ("set -eu", "if (set -o pipefail) 2>/dev/null; then set -o pipefail; fi")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+_BACKSLASHED_DOLLAR = re.compile(r"\\+\$")
 _UUID_LENGTH = 36
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
 
@@ -63,8 +64,8 @@ def _step(
     hardware = f"{preset.cards}x {preset.hardware.sku}" if preset.cards else preset.hardware.sku
     return Step(
         key=case.id,
-        label=f"{_one_line(case.title)} ({hardware})",
-        group=_one_line(case.ci.group or lane.group),
+        label=f"{_shown(case.title)} ({hardware})",
+        group=_shown(case.ci.group or lane.group),
         lane=lane,
         preset=preset,
         timeout_minutes=case.ci.timeout_minutes,
@@ -94,6 +95,6 @@ def _junit(case: Case, project: Project) -> str:
     return f"{project.artifacts}/{case.id}.junit.xml"
 
 
-def _one_line(text: str) -> str:
-    """A display text on one line; a backslash before a dollar would not survive the upload and is dropped."""
-    return " ".join(_CONTROL.sub(" ", text).replace("\\$", "$").split())
+def _shown(text: str) -> str:
+    """A display text on one line; backslashes before a dollar would not survive the upload and are dropped."""
+    return _BACKSLASHED_DOLLAR.sub("$", one_line(text))

@@ -14,6 +14,7 @@ from paritygate.ci.buildkite import MAX_JOBS_PER_UPLOAD, pipeline_text
 from paritygate.ci.sources import REGISTRY_FILES, shared_sources
 from paritygate.ci.step import Step
 from paritygate.ci.text_diff import unified_diff
+from paritygate.ci.yaml_text import one_line
 from paritygate.errors import ArtifactError, ManifestError, UsageError
 from paritygate.manifest.index import Loaded
 from paritygate.manifest.project import Project
@@ -129,7 +130,7 @@ def _lane_text(project: Project, lane: Lane, steps: Sequence[Step]) -> str:
         f"to change it, edit those and run: {COMMAND}",
         f"inputs {_digest(steps)}",
     )
-    return "".join(f"# {line}\n" for line in head) + pipeline_text(steps)
+    return "".join(f"# {one_line(line)}\n" for line in head) + pipeline_text(steps)
 
 
 def _sources_text(project: Project, registries: Registries, steps: Sequence[Step]) -> str:

@@ -38,6 +38,11 @@ def dump_item(data: Mapping[str, Any], *, indent: int) -> str:
     return f"{pad}- {dump(data, indent=indent + 2)[indent + 2 :]}"
 
 
+def one_line(text: str) -> str:
+    """A text for people on one line of printable characters; blanks stand for what is left out."""
+    return " ".join(_NO_BLOCK.sub(" ", text).split())
+
+
 def scalar(value: Any) -> str:
     """One scalar, on one line.
 
