@@ -72,12 +72,14 @@ def test_every_problem_of_every_manifest_is_printed_and_nothing_is_written(works
     assert not (workshop.root / NIGHTLY).exists()
 
 
-def test_a_broken_registry_is_a_manifest_problem(workshop: Any) -> None:
-    workshop.case("one")
+def test_problems_of_registries_and_of_manifests_come_in_one_pass(workshop: Any) -> None:
+    workshop.case("one", claim="nativ-parity")
     workshop.write(".buildkite/lanes.yml", "schema_version: 1\nlanes:\n  nightly: {iff: x}\n")
     done = call(workshop.root)
     assert done.returncode == 2
     assert ".buildkite/lanes.yml:3:" in done.stderr
+    assert "did you mean 'native-parity'?" in done.stderr
+    assert "no lane" not in done.stderr
 
 
 def test_json_says_what_differs_and_what_is_wrong(workshop: Any) -> None:

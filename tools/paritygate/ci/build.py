@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from paritygate.ci.sources import case_sources
 from paritygate.ci.step import Retry, Step
 from paritygate.ci.yaml_text import one_line
-from paritygate.errors import ExitCode, ManifestError, Problem
+from paritygate.errors import ExitCode
 from paritygate.manifest.case import Case
-from paritygate.manifest.loader import load_yaml
 from paritygate.manifest.marks import mark_expression
 from paritygate.manifest.project import Project
 from paritygate.manifest.registries import Preset, Registries
@@ -22,39 +21,21 @@ RETRIES = (Retry(exit_status=-1, limit=2), Retry(exit_status=int(ExitCode.INFRAS
 #: A failing setup line ends the script. Some agents run it with a plain sh, which may not know pipefail.
 _STRICT = ("set -eu", "if (set -o pipefail) 2>/dev/null; then set -o pipefail; fi")
 _BACKSLASHED_DOLLAR = re.compile(r"\\+\$")
-_UUID_LENGTH = 36
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
 
 
 def build_steps(cases: Iterable[Case], project: Project, registries: Registries) -> tuple[Step, ...]:
-    """One step per case variant, sorted by key. The cases passed the rules, so lane and hardware are to be had.
-
-    Raises:
-        ManifestError: with every case whose id cannot be a key.
-    """
+    """One step per case variant, sorted by key. The cases passed the rules: lane and hardware are to be had."""
     presets: dict[tuple[str, int], Preset | None] = {}
     helpers: dict[str, tuple[str, ...]] = {}
-    problems: list[Problem] = []
     steps: list[Step] = []
     for case in cases:
-        if len(case.id) == _UUID_LENGTH and _UUID.match(case.id):
-            problems.append(_key_problem(case))
-            continue
         wanted = (case.ci.sku[0], case.ci.cards)
         if wanted not in presets:
             presets[wanted] = registries.preset(*wanted)
         preset = presets[wanted]
         assert preset is not None, f"rules let {case.id} pass without hardware"
         steps.append(_step(case, project, registries, preset=preset, helpers=helpers))
-    if problems:
-        raise ManifestError(problems)
     return tuple(sorted(steps, key=lambda step: step.key))
-
-
-def _key_problem(case: Case) -> Problem:
-    document = load_yaml(case.root / case.manifest, display=case.manifest, root=case.root)
-    message = f"the id {case.id!r} reads as a UUID, which Buildkite refuses as a step key"
-    return document.problem(("id",), "step-key", message, hint="choose an id of words")
 
 
 def _step(

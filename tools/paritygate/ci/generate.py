@@ -46,7 +46,7 @@ def generate(project: Project, loaded: Loaded, registries: Registries) -> dict[P
     """Project-relative path -> text of every file that should exist; a lane without cases has none.
 
     Raises:
-        ManifestError: with every problem of the manifests, and every case that cannot become a step.
+        ManifestError: with every problem of the manifests.
     """
     if loaded.problems:
         raise ManifestError(loaded.problems)

@@ -12,7 +12,8 @@ from paritygate.ci.generate import COMMAND, Drift, apply, compare, generate, not
 from paritygate.errors import DriftError, ManifestError, Problem
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.project import find_project
-from paritygate.manifest.registries import load_registries
+from paritygate.manifest.registries import Registries, load_registries
+from paritygate.manifest.rules.table import REGISTRY_RULES
 
 _VERBS = {"changed": "wrote", "missing": "wrote", "stale": "removed"}
 
@@ -48,7 +49,12 @@ def generate_command(*, check: bool, as_json: bool) -> int:
 
 def _generate(*, check: bool) -> tuple[dict[str, Any], tuple[Drift, ...]]:
     project = find_project(Path.cwd())
-    registries = load_registries(project)
+    try:
+        registries = load_registries(project)
+    except ManifestError as error:
+        loaded = load_cases(project, Registries())
+        others = [problem for problem in loaded.problems if problem.rule not in REGISTRY_RULES]
+        raise ManifestError([*error.problems, *others]) from None
     files = generate(project, load_cases(project, registries), registries)
     drifts = compare(project, files)
     if not check:

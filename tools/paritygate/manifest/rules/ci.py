@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from paritygate.errors import Problem
@@ -11,7 +12,16 @@ from paritygate.manifest.rules.context import CaseContext
 from paritygate.manifest.shell_lines import setup_fault
 from paritygate.manifest.wording import nearest
 
+_UUID_LENGTH = 36
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _NO_REGISTRY = "the project has no {}; run: paritygate init"
+
+
+def step_key(case: CaseContext) -> Iterable[Problem]:
+    """The node id is a key that the CI takes."""
+    if len(case.id) == _UUID_LENGTH and _UUID.match(case.id):
+        message = f"the node id {case.id} reads as a UUID, which Buildkite refuses as a step key"
+        yield case.at(("id",), "step-key", message, hint="choose an id of words")
 
 
 def hardware(case: CaseContext) -> Iterable[Problem]:
