@@ -2,13 +2,16 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from paritygate.cli.project import open_project
@@ -28,6 +31,21 @@ def test_two_runs_of_one_case_at_once_do_not_disturb_each_other(demo):
         record = demo.record(result)
         assert [leg.failure for leg in record.legs] == [None, None]
         assert record.run_id == result["run_id"]
+
+
+def test_a_cancelled_run_ends_its_leg_and_says_so(demo):
+    demo.candidate("Path('pid').write_text(str(os.getpid())); time.sleep(600)")
+    code = "import sys; from paritygate.cli.main import main; main(sys.argv[1:])"
+    run = subprocess.Popen([sys.executable, "-c", code, "run", "demo"], stderr=subprocess.PIPE, text=True)
+    end, found = time.monotonic() + 30, []
+    while not found and time.monotonic() < end:
+        time.sleep(0.05)
+        found = [path for path in demo.root.glob("artifacts/demo/*/candidate/pid") if path.read_text()]
+    run.send_signal(signal.SIGTERM)
+    _, errors = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert errors.splitlines()[-1] == "interrupted"
+    assert not psutil.pid_exists(int(found[0].read_text()))
 
 
 def test_a_run_in_a_thread_works_without_signal_handlers(demo):

@@ -77,12 +77,12 @@ def check(
         queue: the CI queue that has the hardware, for the fix.
         environ: where variables are looked up.
     """
-    profile = devices.profile_for(case.ci, devices.cards(environ)) if case.ci.cards else None
-    profile = profile or devices.profile_for(case.ci, ())
+    cards = devices.cards(environ) if case.ci.cards else ()
+    profile = devices.profile_for(case.ci, cards)
     probes: dict[tuple[str, ...], _Probe | PreflightProblem] = {}
     problems = list(_artifact_problems(case, artifacts, legs=len(legs), items=items))
     if any(leg.name == "candidate" for leg in legs) and profile is None:
-        problems.append(_hardware_problem(case, queue, environ))
+        problems.append(_hardware_problem(case, queue, cards))
     folder = weights.model_folder(case, environ)
     problems += _model_problems(case, folder, legs)
     problems += _input_problems(case)
@@ -95,15 +95,15 @@ def check(
     return PreflightReport(
         case=case.id,
         problems=tuple(problems),
-        notes=() if not folder.is_dir() or weights.is_verified(case, folder) else (_unverified(case, folder),),
+        notes=() if not folder.is_dir() or weights.is_verified(case, folder) else (_unverified(case),),
         model_dir=str(folder),
         profile=profile,
         interpreters=interpreters,
     )
 
 
-def _unverified(case: Case, folder: Path) -> str:
-    return f"weights not verified: nothing in {folder} shows that it is revision {case.model.revision}"
+def _unverified(case: Case) -> str:
+    return f"weights not verified: nothing in the folder shows that it is revision {case.model.revision}"
 
 
 def lines(report: PreflightReport) -> list[str]:
@@ -115,8 +115,7 @@ def lines(report: PreflightReport) -> list[str]:
     return [*found, *(f"  note: {note}" for note in report.notes)]
 
 
-def _hardware_problem(case: Case, queue: str, environ: Mapping[str, str]) -> PreflightProblem:
-    found = devices.cards(environ)
+def _hardware_problem(case: Case, queue: str, found: tuple[devices.Card, ...]) -> PreflightProblem:
     here = ", ".join(card.name for card in found) if found else "no card (nvidia-smi finds none)"
     fix = f"run it where CI does: lane {case.ci.lane}{f', queue {queue}' if queue else ''}"
     if unknown := [card.name for card in found if not card.sku]:

@@ -1,0 +1,77 @@
+"""One line of a log says why a leg broke, and one class decides whether CI retries it."""
+
+import pytest
+
+from paritygate.errors import InfrastructureError, LegError
+from paritygate.runners.failures import classify, classify_exit, first_error_line, shorten
+
+LOG = """loading
+Traceback (most recent call last):
+  File "server.py", line 1, in <module>
+    raise ValueError("error in a source line")
+KeyError: 'text_model'
+Server did not start: error
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (LOG, "KeyError: 'text_model'"),
+        ("one\ntwo\n\n", "two"),
+        ("", ""),
+        ("x\n[worker 3] CUDA error: out of memory\nshutting down", "[worker 3] CUDA error: out of memory"),
+        ("\xff\xfe odd bytes\nFatal: gone", "Fatal: gone"),
+    ],
+)
+def test_the_first_line_that_speaks_of_an_error_is_found_and_source_lines_are_not_it(tmp_path, text, line):
+    (tmp_path / "log.txt").write_bytes(text.encode("latin-1"))
+    assert first_error_line(tmp_path / "log.txt") == line
+
+
+def test_a_missing_log_has_no_line(tmp_path):
+    assert "the log is empty" in classify_exit(3, tmp_path / "gone").message
+
+
+class Response:
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+
+
+class HfHubHTTPError(OSError):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"{status} from the hub")
+        self.response = Response(status)
+
+
+class RepositoryNotFoundError(HfHubHTTPError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (HfHubHTTPError(429), "infrastructure"),
+        (HfHubHTTPError(502), "infrastructure"),
+        (HfHubHTTPError(403), "crash"),
+        (RepositoryNotFoundError(404), "weights"),
+        (InfrastructureError("lost"), "infrastructure"),
+        (LegError("x", kind="weights"), "weights"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory"),
+        (OSError("Error no file named diffusion_pytorch_model.safetensors found"), "weights"),
+        (RuntimeError("size mismatch for conv_in.weight"), "weights"),
+        (TimeoutError("the server did not answer"), "crash"),
+    ],
+)
+def test_only_what_the_code_under_test_cannot_have_caused_is_infrastructure(error, kind):
+    assert classify(error).kind == kind
+
+
+def test_a_long_message_is_cut_to_one_line():
+    failure = classify(ValueError("a\nb " + "x" * 5000))
+    assert "\n" not in failure.message
+    assert len(failure.message) == 400
+
+
+def test_short_values_are_not_secrets():
+    assert shorten("a key of 3", environment={"API_KEY": "3", "MY_TOKEN": "of 3 long"}) == "a key of 3"
