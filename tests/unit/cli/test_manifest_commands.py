@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from paritygate.cli.main import main
+from paritygate.cli.scaffold import template
 from paritygate.manifest.rules.table import summaries
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifest"
@@ -108,6 +109,18 @@ def test_init_in_a_folder_that_cannot_be_written_is_an_error_not_a_traceback(
     (empty / ".buildkite").write_text("a file where a folder must be", encoding="utf-8")
     outcome = run("init")
     assert (outcome.code, "cannot write" in outcome.err) == (2, True)
+
+
+@pytest.mark.parametrize("slug", ["123", "null", "1e3", "007", "true", "no", "a" * 100])
+def test_new_makes_a_sound_case_of_every_id(slug: str, project: Path, run: Callable[..., Outcome]) -> None:
+    assert run("new", slug).code == 0
+    assert run("validate").out == "ok: 2 cases, 0 variants, 2 files\n"
+
+
+def test_the_scaffolded_test_module_is_the_one_this_repository_uses() -> None:
+    repository = Path(__file__).parents[3]
+    ours = (repository / "tests" / "e2e" / "accuracy" / "test_accuracy.py").read_text(encoding="utf-8")
+    assert template("test_accuracy.py.txt") == ours
 
 
 @pytest.mark.parametrize("slug", ["Demo", "a_b", "../up", "-x", "", "a" * 101, "a b", "ä"])
@@ -235,3 +248,9 @@ def test_no_heavy_module_is_loaded(words: list[str], project: Path) -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=project, check=True, capture_output=True)
+
+
+def test_this_repository_validates(run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    outcome = run("validate")
+    assert outcome.code == 0, outcome.out

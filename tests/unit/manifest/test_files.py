@@ -128,6 +128,42 @@ def test_an_adapter_linked_out_of_the_project_is_refused(
     assert [problem.rule for problem in load().problems] == ["path"]
 
 
+def test_folders_linked_out_of_the_project_lend_it_nothing(
+    sample_project: Path, add_case: Callable[..., Path], load: Callable[[], Loaded]
+) -> None:
+    outside = sample_project.parent / "outside"
+    outside.mkdir()
+    (outside / "base.yaml").write_text(
+        (sample_project / "cases" / "base.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    (sample_project / "cases" / "linked").symlink_to(outside)
+    path = add_case("one")
+    path.write_text(path.read_text(encoding="utf-8").replace("base.yaml", "linked/base.yaml"), encoding="utf-8")
+    assert [problem.message for problem in load().problems] == [
+        "extends: cases/linked/base.yaml: the link leads out of the project"
+    ]
+    (sample_project / "paritygate.yaml").write_text("schema_version: 1\ncases: [cases/linked]\n", encoding="utf-8")
+    assert [problem.message for problem in load().problems] == ["the link leads out of the project"]
+
+
+def test_a_file_name_that_is_not_utf_8_is_a_problem_that_can_be_printed(
+    sample_project: Path, load: Callable[[], Loaded]
+) -> None:
+    (sample_project / "cases" / os.fsdecode(b"caf\xe9.case.yaml")).write_text("id: x\n", encoding="utf-8")
+    (problem,) = load().problems
+    assert problem.text().encode("utf-8").startswith("cases/caf\ufffd.case.yaml:1:1: [file]".encode())
+
+
+def test_a_gate_file_named_alone_is_checked_beside_its_case(
+    sample_project: Path, add_case: Callable[..., Path]
+) -> None:
+    gate = add_case("one").with_name("one.gate.yaml")
+    gate.write_text("schema_version: 1\n", encoding="utf-8")
+    loaded = load_cases(find_project(sample_project), Registries(), only=gate)
+    assert loaded.files == 2
+    assert "orphan-gate" not in {problem.rule for problem in loaded.problems}
+
+
 def test_hidden_folders_are_not_searched(sample_project: Path, load: Callable[[], Loaded]) -> None:
     hidden = sample_project / "cases" / ".cache"
     hidden.mkdir()

@@ -12,6 +12,7 @@ from paritygate.errors import UsageError
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.project import Project, find_project
 from paritygate.manifest.registries import Registries, load_registries
+from paritygate.manifest.scalars import resolve
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,99}\Z")
 
@@ -25,7 +26,7 @@ def command(*, slug: str) -> int:
         raise UsageError(message, hint=f"for example: paritygate new {_suggest(slug)}")
     project = find_project(Path.cwd())
     registries = load_registries(project)
-    values = {"slug": slug, **_choices(registries)}
+    values = {"slug": slug, "id": _scalar(slug), **_choices(registries)}
     folder = f"{project.cases[0]}/{slug.replace('-', '_')}"
     _refuse_taken(project, registries, slug=slug, folder=folder)
     for name, source in ((f"{slug}.case.yaml", "case.yaml"), ("README.md", "README.md")):
@@ -54,7 +55,12 @@ def _choices(registries: Registries) -> dict[str, str]:
         raise UsageError(message, hint="write .buildkite/lanes.yml and hardware.yml with: paritygate init")
     lane = next(iter(registries.lanes))
     hardware = next(iter(registries.hardware.values()))
-    return {"lane": lane, "sku": hardware.sku, "cards": str(hardware.cards[0])}
+    return {"lane": _scalar(lane), "sku": _scalar(hardware.sku), "cards": str(hardware.cards[0])}
+
+
+def _scalar(word: str) -> str:
+    """A word as YAML text: ``123`` and ``null`` are ids too."""
+    return word if resolve(word) == word else f'"{word}"'
 
 
 def _refuse_taken(project: Project, registries: Registries, *, slug: str, folder: str) -> None:

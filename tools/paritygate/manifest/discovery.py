@@ -45,17 +45,21 @@ def discover(project: Project, only: Sequence[Path] = ()) -> Files:
         UsageError: when one of ``only`` does not exist or lies outside the project.
     """
     found: list[Found] = []
+    problems: list[Problem] = []
     starts = [start for path in only for start in _starts(project, path)] if only else project.cases
     for start in starts:
         full = project.root / start
-        if full.is_dir() and not start.endswith((CASE_SUFFIX, GATE_SUFFIX)):
+        if full.is_dir() and not full.resolve().is_relative_to(project.root):
+            problems.append(Problem(start, 1, 1, "file", "the link leads out of the project", "name a folder of it"))
+        elif full.is_dir() and not start.endswith((CASE_SUFFIX, GATE_SUFFIX)):
             found += _walk(str(full), f"{start}/" if start != "." else "")
         elif os.path.lexists(full):
             found.append(Found(start, full.is_file() and not full.is_symlink()))
     unique = sorted(set(found))
     cases = tuple(file for file in unique if file.path.endswith(CASE_SUFFIX))
     gates = tuple(file for file in unique if file.path.endswith(GATE_SUFFIX))
-    return Files(cases, gates, tuple(problem for file in unique if (problem := _misnamed(file.path))))
+    problems += [problem for file in unique if (problem := _misnamed(file.path))]
+    return Files(cases, gates, tuple(problems))
 
 
 def _starts(project: Project, only: Path) -> list[str]:
@@ -67,16 +71,17 @@ def _starts(project: Project, only: Path) -> list[str]:
     if not os.path.lexists(full):
         raise UsageError(f"there is no file or folder {only}", hint="check the path")
     relative = full.relative_to(project.root).as_posix()
-    if full.is_file() and relative.endswith(CASE_SUFFIX):
-        gate = relative.removesuffix(CASE_SUFFIX) + GATE_SUFFIX
-        return [relative, *([gate] if os.path.lexists(project.root / gate) else [])]
-    return [relative]
+    if full.is_dir() or not relative.endswith((CASE_SUFFIX, GATE_SUFFIX)):
+        return [relative]
+    # A manifest and its gate file are checked together, whichever was named.
+    stem = relative.removesuffix(CASE_SUFFIX).removesuffix(GATE_SUFFIX)
+    return [name for name in (stem + CASE_SUFFIX, stem + GATE_SUFFIX) if os.path.lexists(project.root / name)]
 
 
 def _walk(folder: str, prefix: str) -> Iterator[Found]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            name = entry.name
+            name = _printable(entry.name)
             if name.endswith((CASE_SUFFIX, GATE_SUFFIX)):
                 yield Found(prefix + name, entry.is_file(follow_symlinks=False))
             elif entry.is_dir(follow_symlinks=False):
@@ -84,6 +89,11 @@ def _walk(folder: str, prefix: str) -> Iterator[Found]:
                     yield from _walk(entry.path, f"{prefix}{name}/")
             elif name.endswith(tuple(_MISNAMED)):
                 yield Found(prefix + name, is_plain=True)
+
+
+def _printable(name: str) -> str:
+    """A file name as text that can be printed; one that is not UTF-8 then leads to no file, which is reported."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _misnamed(path: str) -> Problem | None:

@@ -22,11 +22,10 @@ def read_source(path: Path, *, display: str, root: Path | None = None) -> bytes:
         return ManifestError([Problem(display, 1, 1, "file", message, hint)])
 
     try:
-        if path.is_symlink():
-            if not path.exists():
-                raise refuse("the link leads nowhere", "point it at a file of the project, or remove it")
-            if root is not None and not path.resolve().is_relative_to(root.resolve()):
-                raise refuse("the link leads out of the project", "copy the file into the project")
+        if path.is_symlink() and not path.exists():
+            raise refuse("the link leads nowhere", "point it at a file of the project, or remove it")
+        if root is not None and not path.resolve().is_relative_to(root.resolve()):
+            raise refuse("the link leads out of the project", "copy the file into the project")
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             raise refuse("expected a file, found a folder", "rename the folder: this name is for files")
