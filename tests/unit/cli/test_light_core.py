@@ -1,0 +1,39 @@
+"""The core install: with every optional package unimportable, manifests validate and pipelines generate."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from paritygate.errors import ExitCode
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Everything that only extras bring; a None in ``sys.modules`` makes an import fail as if it were not installed.
+OPTIONAL = ("PIL", "diffusers", "numpy", "onnx", "onnxruntime", "psutil", "tokenizers", "torch", "transformers")
+
+
+def bare(*argv: str) -> subprocess.CompletedProcess[str]:
+    script = (
+        f"import sys\nfor name in {OPTIONAL!r}: sys.modules[name] = None\n"
+        f"from paritygate.cli.main import main\nmain({list(argv)!r})"
+    )
+    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_validate_works_without_extras() -> None:
+    done = bare("validate")
+    assert (done.returncode, done.stderr) == (ExitCode.OK, "")
+    assert "6 cases" in done.stdout
+
+
+def test_generated_pipelines_are_checked_without_extras() -> None:
+    done = bare("ci", "generate", "--check")
+    assert (done.returncode, done.stderr) == (ExitCode.OK, "")
+
+
+def test_running_without_extras_names_the_install_command() -> None:
+    done = bare("run", "tiny-digits-t2i-onnx")
+    assert done.returncode == ExitCode.PREFLIGHT
+    assert "pip install 'paritygate[run]'" in done.stderr
+    assert "Traceback" not in done.stderr
