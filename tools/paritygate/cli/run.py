@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paritygate.cli.project import Opened, in_ci, open_project, require_run_extra
-from paritygate.cli.watch import watcher
+from paritygate.cli.watch import settle, watcher
 from paritygate.errors import ExitCode, ParitygateError, UsageError
 from paritygate.manifest.case import Case
 
@@ -63,6 +63,7 @@ def command(
     for case in cases:
         result, text = _one(case, job, opened)
         results.append(result)
+        settle(sys.stderr)
         if not as_json:
             click.echo(text)
     code = worst(ExitCode(result["exit_code"]) for result in results)

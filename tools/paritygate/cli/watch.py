@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from paritygate.session.progress import Progress, Watcher
 
 _BAR_CHARACTERS = 24
+#: Back to the start of the line and clear it: what stood there may have been longer.
+_CLEAR = "\r\x1b[K"
 #: Without a terminal, a leg says how far it is this often: a silent log looks like a hang.
 _PLAIN_INTERVAL_S = 15.0
 
@@ -18,6 +20,12 @@ _PLAIN_INTERVAL_S = 15.0
 def watcher(stream: TextIO) -> Watcher:
     """A bar when the stream is a terminal, else lines."""
     return _Bar(stream) if stream.isatty() else _Lines(stream)
+
+
+def settle(stream: TextIO) -> None:
+    """Clear an unfinished bar before other text is printed."""
+    if stream.isatty():
+        click.echo(_CLEAR, file=stream, nl=False)
 
 
 class _Bar:
@@ -29,10 +37,9 @@ class _Bar:
         filled = round(share * _BAR_CHARACTERS)
         bar = f" [{'#' * filled}{'.' * (_BAR_CHARACTERS - filled)}]" if progress.total else ""
         count = f" {progress.done}/{progress.total}" if progress.total else ""
-        is_last = progress.stage == "report" or (progress.total and progress.done >= progress.total)
-        # Clear to the end of the line: the line before may have been longer.
-        text = f"\r\x1b[K{progress.case}: {progress.stage}{bar}{count}"
-        click.echo(text, file=self._stream, nl=bool(is_last))
+        is_done = progress.total > 0 and progress.done >= progress.total
+        text = f"{_CLEAR}{progress.case}: {progress.stage}{bar}{count}"
+        click.echo(text, file=self._stream, nl=is_done)
 
 
 class _Lines:

@@ -205,7 +205,8 @@ def _require(report: PreflightReport) -> None:
         PreflightError: listing all of them, each with its fix.
     """
     if report.problems:
-        lines = [f"{report.case} cannot run here: {len(report.problems)} problems", *preflight.lines(report)]
+        count = "1 problem" if len(report.problems) == 1 else f"{len(report.problems)} problems"
+        lines = [f"{report.case} cannot run here: {count}", *preflight.lines(report)]
         raise PreflightError("\n".join(lines))
 
 
