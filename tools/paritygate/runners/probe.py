@@ -4,6 +4,8 @@ The harness passes this file's text to ``python -c`` with the distribution names
 object from its output. Nothing is imported to find a version, so a probe takes as long as Python takes to start.
 """
 
+from __future__ import annotations
+
 import importlib.metadata
 import importlib.util
 import json
