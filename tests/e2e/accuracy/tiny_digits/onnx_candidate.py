@@ -293,5 +293,4 @@ def run(job: Job, writer: Writer) -> None:
     Raises:
         LegError: for settings that are not implemented, and for graphs that are missing or stale.
     """
-    writer.environment("onnxruntime", ort.__version__)
     draw(Pipeline(job), job, writer)
