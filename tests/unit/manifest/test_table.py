@@ -18,7 +18,7 @@ from paritygate.manifest.rules.table import (
     summaries,
 )
 from paritygate.manifest.schemas import schema_data
-from paritygate.manifest.wording import nearest
+from paritygate.manifest.wording import nearest, spell
 
 SCHEMAS = sorted((Path(paritygate.manifest.__file__).parent / "schema").glob("*.schema.json"))
 
@@ -103,3 +103,9 @@ def test_suggestions_are_case_blind_and_short() -> None:
     assert nearest("zzz", ["H100"]) == "expected: H100"
     assert nearest("zzz", []) == ""
     assert nearest("zzz", [f"name_{index}" for index in range(50)]) == ""
+
+
+def test_a_place_is_spelt_on_one_line() -> None:
+    assert spell(("measure", "output", 0, "metric")) == "measure.output[0].metric"
+    assert spell(("candidate", "requires", "a\nb")) == "candidate.requires['a\\nb']"
+    assert spell(()) == "the file"

@@ -28,7 +28,7 @@ class Found(NamedTuple):
     is_plain: bool
 
 
-class Files(NamedTuple):
+class Listing(NamedTuple):
     """The manifests and gate files found, each sorted by path, and what is wrong with names."""
 
     cases: tuple[Found, ...]
@@ -36,7 +36,7 @@ class Files(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def discover(project: Project, only: Sequence[Path] = ()) -> Files:
+def discover(project: Project, only: Sequence[Path] = ()) -> Listing:
     """The files beneath the project's case folders, or beneath ``only`` (folders and files).
 
     Hidden folders and linked folders are not searched.
@@ -59,7 +59,7 @@ def discover(project: Project, only: Sequence[Path] = ()) -> Files:
     cases = tuple(file for file in unique if file.path.endswith(CASE_SUFFIX))
     gates = tuple(file for file in unique if file.path.endswith(GATE_SUFFIX))
     problems += [problem for file in unique if (problem := _misnamed(file.path))]
-    return Files(cases, gates, tuple(problems))
+    return Listing(cases, gates, tuple(problems))
 
 
 def _starts(project: Project, only: Path) -> list[str]:

@@ -42,17 +42,17 @@ def load_cases(project: Project, registries: Registries, *, only: Path | Sequenc
         UsageError: when ``only`` does not exist or lies outside the project.
     """
     load = _Load(project, registries)
-    files = discover(project, [only] if isinstance(only, Path) else only or ())
-    load.problems.extend(files.problems)
+    listing = discover(project, [only] if isinstance(only, Path) else only or ())
+    load.problems.extend(listing.problems)
     with _collector_paused():
-        for file in files.cases:
+        for file in listing.cases:
             load.manifest(file)
         load.report_duplicates()
-        for file in files.gates:
+        for file in listing.gates:
             load.gate(file)
         load.cache.save(is_complete=not only)
     cases = tuple(sorted(load.cases, key=lambda case: case.id))
-    return Loaded(cases, tuple(sorted(set(load.problems))), len(files.cases) + len(files.gates))
+    return Loaded(cases, tuple(sorted(set(load.problems))), len(listing.cases) + len(listing.gates))
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def _base(chain: list[Document], read: Read) -> Document:
         return ManifestError([document.problem(("extends",), "extends", f"extends: {message}", hint=hint)])
 
     name = document.data["extends"]
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise refusal("expected a path relative to this file", "write the path of one YAML file")
     path = posixpath.normpath(posixpath.join(document.folder(()), name))
     if name.startswith("/") or "\\" in name or path.startswith(".."):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ _NOUNS = {
     "object": "a mapping",
     "string": "text",
 }
+_PLAIN = re.compile(r"[\w@-]+\Z")
 #: A longer list of names helps nobody.
 _MOST_NAMES = 20
 _Describer: TypeAlias = Callable[[Located, Mapping[str, Any], Pointer, Any], Iterable[Problem]]
@@ -51,7 +53,7 @@ def show(value: Any) -> str:
 
 def spell(pointer: Pointer) -> str:
     """``measure.output[0].metric``; ``the file`` for the root."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in pointer)
+    text = "".join(f".{part}" if isinstance(part, str) and _PLAIN.match(part) else f"[{part!r}]" for part in pointer)
     return text.lstrip(".") or "the file"
 
 
