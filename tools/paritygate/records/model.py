@@ -79,7 +79,7 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LegRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One leg as run. ``failure`` is None or a class of the taxonomy: weights, memory, timeout, crash, killed."""
+    """One leg as run. ``failure`` is None, weights, memory, timeout, crash, killed or infrastructure."""
 
     name: str
     runner: str
