@@ -128,7 +128,7 @@ def curriculum(facts: np.ndarray) -> list[tuple[float, torch.Tensor]]:
     black_on_white = (ink == COLOURS.index("black")) & (paper == COLOURS.index("white"))
     dark_on_light = np.isin(ink, dark) & np.isin(paper, light)
     everything = np.ones(len(facts), dtype=bool)
-    stages = ((0.2, black_on_white), (0.4, dark_on_light), (1.0, everything))
+    stages = ((0.2, black_on_white), (0.4, dark_on_light), (math.inf, everything))
     return [(end, torch.from_numpy(rows.nonzero()[0])) for end, rows in stages]
 
 
@@ -145,7 +145,7 @@ def train_denoiser(vae: Any, tokenizer: Any, *, steps: int, pool: int, log: Log)
     average = Average(both, decay=0.999)
     batch = 64
     for index, report in progress("denoiser", steps, log):
-        rows = next(rows for end, rows in stages if (index + 1) / steps <= end)
+        rows = next(rows for end, rows in stages if (index + 1) / steps < end)
         chosen = rows[torch.randint(0, len(rows), (batch,), generator=generator)]
         captions = [
             caption(random, digit=digit, ink=ink, paper=paper, drop=DROP_CAPTION)
