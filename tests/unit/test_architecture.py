@@ -69,9 +69,14 @@ def forbidden(room: str, target: str) -> bool:
 
 @pytest.mark.parametrize(
     ("room", "target"),
-    [("runners", "paritygate.gates.judge"), ("report", "paritygate.session.run"), ("metrics", "paritygate.media.images"),
-     ("errors", "paritygate.manifest.case"), ("cli", "paritygate.pytest_plugin")],
-)  # fmt: skip
+    [
+        ("cli", "paritygate.pytest_plugin"),
+        ("errors", "paritygate.manifest.case"),
+        ("metrics", "paritygate.media.images"),
+        ("report", "paritygate.session.run"),
+        ("runners", "paritygate.gates.judge"),
+    ],
+)
 def test_the_table_refuses_imports_upwards_and_sideways(room: str, target: str) -> None:
     assert forbidden(room, target)
 

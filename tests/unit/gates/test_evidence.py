@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 
-from paritygate.gates.evidence import check_evidence, evidence_digest, evidence_records
+from paritygate.gates.evidence import check_all_evidence, check_evidence, evidence_digest, evidence_records
 from paritygate.gates.files import load_gate
 from paritygate.records.codec import dumps
 
@@ -114,3 +117,10 @@ def test_one_run_counts_once(bench, shelf):
 def test_an_unreadable_record_is_a_problem_not_a_crash(bench, shelf):
     (shelf / "run-0.json").write_text("{")
     assert "run-0.json" in messages(bench)[0]
+
+
+def test_all_gates_of_a_project_are_checked_without_numpy(bench):
+    bench.write_gate(status="proposed")
+    assert [problem.rule for problem in check_all_evidence([bench.case])] == ["gate-evidence"]
+    code = "import sys; import paritygate.gates.evidence; sys.exit(bool({'numpy', 'PIL', 'torch'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

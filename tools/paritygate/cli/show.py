@@ -58,7 +58,7 @@ def _node(nodes: list[Node], case: Case) -> Node:
 
 
 def _data(case: Case, node: Node) -> dict[str, Any]:
-    origins = {spell(pointer): "{}:{}:{}".format(*node.document.origin(pointer)) for pointer in _leaves(node.data, ())}
+    origins = {spell(pointer): _origin(node.document, pointer) for pointer in _leaves(node.data, ())}
     return {
         "id": case.id,
         "variant": case.variant,
@@ -100,8 +100,16 @@ def _entry(head: str, value: Any, pointer: Pointer, indent: int, document: Locat
         for index, item in enumerate(value):
             yield from _entry(f"{' ' * (indent + 2)}-", item, (*pointer, index), indent + 2, document)
     else:
-        file, line, _ = document.origin(pointer)
-        yield f"{f'{head} {_scalar(value)}':<{_COMMENT_COLUMN}}  # {file}:{line}"
+        origin = _origin(document, pointer)
+        place = origin.rpartition(":")[0] or origin
+        yield f"{f'{head} {_scalar(value)}':<{_COMMENT_COLUMN}}  # {place}"
+
+
+def _origin(document: Located, pointer: Pointer) -> str:
+    """``file:line:column`` of a value that a file states; what follows from such values is ``derived``."""
+    if pointer[0] not in document.data:
+        return "derived"
+    return "{}:{}:{}".format(*document.origin(pointer))
 
 
 def _scalar(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import click
 
 from paritygate.errors import ExitCode, ManifestError, Problem
+from paritygate.gates.evidence import check_all_evidence
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.project import PROJECT_FILE, Project, find_project
 from paritygate.manifest.registries import Registries, load_registries
@@ -58,6 +59,7 @@ def _validate(project: Project, paths: tuple[Path, ...]) -> _Result:
     else:
         loaded = load_cases(project, registries, only=paths)
         problems = loaded.problems
+    problems += check_all_evidence(loaded.cases)
     if not loaded.files:
         problems += (_no_cases(project, paths),)
     return _Result(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from paritygate.errors import ArtifactError, Problem
-from paritygate.gates.files import Gate, GateProfile
+from paritygate.errors import ArtifactError, ManifestError, Problem
+from paritygate.gates.files import Gate, GateProfile, load_gate
 from paritygate.gates.judge import apply_bound
 from paritygate.manifest.case import Case
 from paritygate.records.canonical import sha256_bytes, sha256_file
@@ -46,6 +46,19 @@ def check_evidence(case: Case, gate: Gate) -> tuple[Problem, ...]:
         pointer = (*profile.pointer, "evidence")
         for message, hint in _messages(case, profile):
             found.append(gate.document.problem(pointer, "gate-evidence", message, hint=hint))
+    return tuple(sorted(found))
+
+
+def check_all_evidence(cases: Iterable[Case]) -> tuple[Problem, ...]:
+    """Every gate of ``cases`` that its committed records do not support, sorted; unreadable gate files are left out."""
+    found: list[Problem] = []
+    for case in cases:
+        try:
+            gate = load_gate(case)
+        except ManifestError:  # the rules on gate files have reported it
+            continue
+        if gate is not None:
+            found += check_evidence(case, gate)
     return tuple(sorted(found))
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from paritygate.errors import ManifestError, Problem
+from paritygate.errors import ManifestError
 from paritygate.manifest.case import Case
 from paritygate.manifest.loader import Document, Pointer, load_yaml
+from paritygate.manifest.registries import Registries
+from paritygate.manifest.rules.context import GateContext
+from paritygate.manifest.rules.table import GATE_RULES
 from paritygate.manifest.schemas import check
-from paritygate.metrics.specs import SPECS, Spec
 
 _Relation = Literal["at_least", "at_most"]
-_PREFIXES = ("output.float.", "output.")
+#: Rules that look beyond one variant of one case; ``validate`` has the other variants and the registries.
+_WIDER_RULES = frozenset({"gate-device", "gate-variant"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,13 @@ def load_gate(case: Case) -> Gate | None:
     document = load_yaml(path, display=display, root=case.root)
     if problems := check(document, "gate"):
         raise ManifestError(problems)
-    gate = Gate(
+    measured = [{"id": entry.id, "metric": entry.metric} for entry in case.measure.output]
+    node = {"id": case.base_id, "measure": {"output": measured}}
+    context = GateContext(document, {case.variant: node}, Registries())
+    own = (rule for rule in GATE_RULES if rule.name not in _WIDER_RULES)
+    if problems := [problem for rule in own for problem in rule.check(context)]:
+        raise ManifestError(problems)
+    return Gate(
         case=document.data["case"],
         path=display,
         profiles=tuple(
@@ -74,20 +81,6 @@ def load_gate(case: Case) -> Gate | None:
         ),
         document=document,
     )
-    if problems := list(_problems(gate, case)):
-        raise ManifestError(problems)
-    return gate
-
-
-def metric_of(measurement: str, case: Case) -> Spec | None:
-    """The facts of the metric behind a measurement id; None when neither the case nor the id itself names one."""
-    for entry in case.measure.output:
-        if entry.id == measurement:
-            return SPECS.get(entry.metric)
-    for prefix in _PREFIXES:
-        if measurement.startswith(prefix):
-            return SPECS.get(measurement.removeprefix(prefix).rpartition(".")[0])
-    return None
 
 
 def _profile(entry: dict[str, Any], contract: str, pointer: Pointer) -> GateProfile:
@@ -109,60 +102,3 @@ def _profile(entry: dict[str, Any], contract: str, pointer: Pointer) -> GateProf
 def _bound(entry: dict[str, Any]) -> Bound:
     relation: _Relation = "at_least" if "at_least" in entry else "at_most"
     return Bound(measurement=entry["measurement"], relation=relation, limit=float(entry[relation]))
-
-
-def _problems(gate: Gate, case: Case) -> Iterator[Problem]:
-    if gate.case != case.base_id:
-        yield gate.document.problem(
-            ("case",),
-            "gate-case",
-            f"the gate is for the case {gate.case!r}, the manifest beside it is {case.base_id!r}",
-            hint=f"write: case: {case.base_id}",
-        )
-    seen: dict[tuple[object, ...], int] = {}
-    for number, profile in enumerate(gate.profiles, 1):
-        key = (profile.sku, profile.arch, profile.variant, profile.contract)
-        if key in seen:
-            yield gate.document.problem(
-                profile.pointer, "gate-profile", f"profile {number} repeats the device and contract of {seen[key]}"
-            )
-        seen.setdefault(key, number)
-        if profile.variant == case.variant:
-            yield from _bound_problems(gate.document, profile, case)
-
-
-def _bound_problems(document: Document, profile: GateProfile, case: Case) -> Iterator[Problem]:
-    limits: dict[tuple[str, str], float] = {}
-    for index, bound in enumerate(profile.bounds):
-        pointer = (*profile.pointer, "bounds", index)
-        if (bound.measurement, bound.relation) in limits:
-            yield document.problem(pointer, "gate-bound", f"{bound.measurement} has two {bound.relation} bounds")
-        limits[bound.measurement, bound.relation] = bound.limit
-        spec = metric_of(bound.measurement, case)
-        if fault := _fault(bound, spec):
-            yield document.problem((*pointer, bound.relation), "gate-bound", f"{bound.measurement}: {fault}")
-    for index, bound in enumerate(profile.bounds):
-        spec = metric_of(bound.measurement, case)
-        needed = "at_least" if spec and spec.direction == "higher" else "at_most"
-        if spec and (bound.measurement, needed) not in limits:
-            message = f"{bound.measurement} has no {needed} bound, so a bad output cannot fail it"
-            yield document.problem((*profile.pointer, "bounds", index), "gate-bound", message)
-        low, high = (limits.get((bound.measurement, relation)) for relation in ("at_least", "at_most"))
-        if low is not None and high is not None and low > high and bound.relation == "at_most":
-            message = f"{bound.measurement}: no value is at least {low:g} and at most {high:g}"
-            yield document.problem((*profile.pointer, "bounds", index), "gate-bound", message)
-
-
-def _fault(bound: Bound, spec: Spec | None) -> str:
-    if not math.isfinite(bound.limit):
-        return f"the limit {bound.limit} is not a finite number"
-    if spec is None:
-        return ""
-    span = f"{spec.name} lies between {spec.low:g} and {spec.high:g}"
-    words = bound.relation.replace("_", " ")
-    lower = bound.relation == "at_least"
-    if bound.limit <= spec.low if lower else bound.limit >= spec.high:
-        return f"{words} {bound.limit:g} can never fail: {span}"
-    if bound.limit > spec.high if lower else bound.limit < spec.low:
-        return f"{words} {bound.limit:g} can never be met: {span}"
-    return ""

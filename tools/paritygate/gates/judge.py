@@ -6,7 +6,6 @@ remains when an accepted gate for this device and contract was met and nothing s
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -190,9 +189,7 @@ def _bound_reasons(bounds: tuple[BoundResult, ...], comparison: Comparison) -> I
     for result in bounds:
         found = _measurement(result.measurement, comparison)
         if found is None:
-            near = difflib.get_close_matches(result.measurement, [entry.id for entry in comparison.measurements], n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            message = f"{result.measurement} is bounded by the gate and was not measured{hint}"
+            message = f"{result.measurement} is bounded by the gate and was not measured"
             yield _reason(Status.FAILED, "not-computed", message)
         elif not result.satisfied and not found.problem:
             words = result.relation.replace("_", " ")

@@ -36,7 +36,7 @@ def nodes(document: Document, read: Read) -> tuple[list[Node], list[Problem]]:
     if not (isinstance(data, dict) and has_shape(document) and ("extends" in data or data.get("variants"))):
         # `variants: []` is the same as none.
         problems = [*document.problems, *check(document, "case")]
-        return ([] if problems else [Node(None, document, _plain(data))]), problems
+        return ([] if problems else [Node(None, document, _filled(_plain(data)))]), problems
     if too_new := from_the_future(document):
         return [], [too_new]
     try:
@@ -51,6 +51,15 @@ def nodes(document: Document, read: Read) -> tuple[list[Node], list[Problem]]:
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in {"extends", "variants"}}
+
+
+def _filled(data: dict[str, Any]) -> dict[str, Any]:
+    """The data with what it need not say twice: a title, and the output of a request for one image of a size."""
+    filled = {**data, "title": data.get("title", data["id"])}
+    if "output" not in data:
+        size = {key: data["request"][key] for key in ("width", "height")}
+        filled["output"] = {"kind": "images", "count": 1, **size, "mode": "RGB"}
+    return filled
 
 
 def _extended(document: Document, read: Read) -> Merged:
@@ -101,7 +110,7 @@ def _variants(merged: Merged, problems: list[Problem]) -> list[Node]:
     variants = merged.data.get("variants", [])
     if variants == []:
         problems += _new(check_data(base, "case"), problems)
-        return [Node(None, base, base.data)]
+        return [] if problems else [Node(None, base, _filled(base.data))]
     owner, place = merged.source(("variants",))
     if faults := check_variants(owner):
         problems += faults
@@ -113,8 +122,8 @@ def _variants(merged: Merged, problems: list[Problem]) -> list[Node]:
         node = base.over(owner, pointer, over)
         problems += _new(check_data(node, "case"), problems)
         suffix = "" if "title" in variant else f" ({variant['id']})"
-        found.append(Node(variant["id"], node, node.data, suffix))
-    return found
+        found.append((variant["id"], node, suffix))
+    return [] if problems else [Node(name, node, _filled(node.data), suffix) for name, node, suffix in found]
 
 
 def _new(found: list[Problem], known: list[Problem]) -> list[Problem]:

@@ -70,6 +70,7 @@ PROJECT_RULES: dict[str, str] = {
     "extends": "the base exists, is in the project, and makes no cycle",
     "file": "a file is regular, small, UTF-8 and in the project",
     "format": "texts have their form: ids, digests, revisions, versions",
+    "gate-evidence": "committed records support the bounds of a gate",
     "missing-key": "required keys are there",
     "name": "files are named *.case.yaml and *.gate.yaml",
     "no-cases": "there is a case to check",

@@ -1,0 +1,108 @@
+"""README and CONTRIBUTING, executed: files they show are written, commands they show are run, claims are held."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paritygate.cli.main import BUG_EXIT_CODE, COMMANDS
+from paritygate.errors import ExitCode
+from paritygate.records.model import Status
+
+ROOT = Path(__file__).resolve().parents[3]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+MARKED = re.compile(r"<!-- (?P<kind>file|part of): (?P<path>\S+) -->\n```yaml\n(?P<text>.*?)```", re.DOTALL)
+CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+PARITYGATE = Path(sys.executable).with_name("paritygate")
+
+
+def shown_commands() -> list[tuple[str, str]]:
+    """Every command of a console block with the output shown below it, in reading order."""
+    shown: list[tuple[str, str]] = []
+    for block in CONSOLE.findall(README):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                shown.append((line[2:], ""))
+            else:
+                command, output = shown.pop()
+                shown.append((command, f"{output}{line}\n"))
+    return shown
+
+
+def run(folder: Path, command: str) -> str:
+    words = command.split()
+    assert words[0] == "paritygate"
+    done = subprocess.run([PARITYGATE, *words[1:]], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_walk_through_gives_the_step_that_it_shows(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    files = {match["path"]: match["text"] for match in MARKED.finditer(README) if match["kind"] == "file"}
+    parts = {match["path"]: match["text"] for match in MARKED.finditer(README) if match["kind"] == "part of"}
+    assert len(files) == len(parts) == 1
+    steps = [(command, output) for command, output in shown_commands() if command.startswith("paritygate")]
+    assert [command for command, _ in steps] == ["paritygate init", "paritygate validate", "paritygate ci generate"]
+    for command, expected in steps:
+        output = run(tmp_path, command)
+        assert not expected or output == expected
+        if command == "paritygate init":
+            for path, text in files.items():
+                (tmp_path / path).parent.mkdir(parents=True)
+                (tmp_path / path).write_text(text, encoding="utf-8")
+    for path, text in parts.items():
+        generated = iter((tmp_path / path).read_text(encoding="utf-8").splitlines())
+        missing = [line for line in text.splitlines() if line not in generated]  # consumes: order counts
+        assert missing == []
+
+
+def test_the_manifest_of_the_walk_through_has_ten_lines() -> None:
+    (text,) = (match["text"] for match in MARKED.finditer(README) if match["kind"] == "file")
+    assert len(text.splitlines()) == 10
+
+
+def test_make_targets_that_the_documents_name_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z]+)`", README + CONTRIBUTING)) | {
+        command.split()[1] for command, _ in shown_commands() if command.startswith("make ")
+    }
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_commands_that_the_documents_name_exist() -> None:
+    named = set(re.findall(r"`paritygate ([a-z]+)", README + CONTRIBUTING))
+    assert named == set(COMMANDS)
+
+
+def test_exit_codes_and_verdicts_are_the_ones_of_the_code() -> None:
+    listed = README.split("Exit codes: ")[1].split("\n\n")[0]
+    assert {int(code) for code in re.findall(r"(?:^|; |;\n)(\d+) ", listed)} == {*map(int, ExitCode), BUG_EXIT_CODE}
+    table = README.split("## A verdict")[1]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {status.value for status in Status}
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"])
+def test_local_links_and_pictures_resolve(document: str) -> None:
+    path = ROOT / document
+    targets = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))
+    assert [target for target in targets if "://" not in target and not (path.parent / target).exists()] == []
+
+
+def test_each_recipe_of_contributing_stays_under_fifteen_lines() -> None:
+    recipes = re.findall(r"^## (Add a \w+)\n\n(.*?)(?=^## |\Z)", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in recipes] == ["Add a case", "Add a metric", "Add a runner"]
+    assert [name for name, text in recipes if len(text.strip().splitlines()) >= 15] == []
+
+
+def test_paths_that_the_documents_name_exist() -> None:
+    named = set(re.findall(r"`((?:tools|tests|requirements|benchmarks)/[\w./*-]+)`", README + CONTRIBUTING))
+    named -= {match["path"] for match in MARKED.finditer(README)}
+    assert named
+    assert [path for path in sorted(named) if not list(ROOT.glob(path))] == []
