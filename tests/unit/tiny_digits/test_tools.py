@@ -89,3 +89,14 @@ def test_two_steps_of_training_leave_a_complete_pipeline(tmp_path: Path) -> None
     for name in ("model_index.json", "scheduler/scheduler_config.json", "text_encoder/config.json"):
         # The recipe is the shipped one: what does not depend on training is equal to the byte.
         assert (tmp_path / "model" / name).read_bytes() == (shipped / name).read_bytes(), name
+
+
+def test_the_shipped_model_is_small_and_the_one_that_the_cases_pin() -> None:
+    from paritygate.manifest.loader import load_yaml  # noqa: PLC0415
+    from paritygate.media.digests import tree_digest  # noqa: PLC0415
+
+    folder = ROOT / "tests" / "e2e" / "accuracy" / "tiny_digits"
+    files = [path for path in (folder / "model").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 8_000_000
+    base = load_yaml(folder / "base.yaml", display="base.yaml")
+    assert base.data["model"]["revision"] == tree_digest(folder / "model")
