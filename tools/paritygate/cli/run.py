@@ -175,7 +175,7 @@ def _bound_line(bound: BoundResult) -> str:
 
 
 def _measured_line(entry: MeasurementResult) -> str:
-    value = f"not computed: {entry.problem}" if entry.problem else f"{entry.value:.6g} {entry.unit}".rstrip()
+    value = f"not computed: {entry.problem}" if entry.problem else f"{entry.value:.6g}{entry.unit_suffix}"
     return f"  no bound {entry.id} = {value}, worst {entry.worst_item}"
 
 

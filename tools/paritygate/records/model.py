@@ -138,6 +138,11 @@ class MeasurementResult(msgspec.Struct, frozen=True, kw_only=True):
     target: Real | None = None
     problem: str = ""
 
+    @property
+    def unit_suffix(self) -> str:
+        """The unit as it follows a number, nothing for a pure number."""
+        return "" if self.unit == "1" else f" {self.unit}"
+
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Everything observed about the two legs, before any bound.

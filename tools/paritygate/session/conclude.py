@@ -111,6 +111,7 @@ def without_hardware(run: Run, report: PreflightReport) -> RunRecord:
     )
     record = _record(run, legs=(), profile=cpu_profile(), comparison=Comparison(), verdict=verdict)
     write_record(run.folder, record)
+    write_report(record, run.folder, run.case)
     return record
 
 
