@@ -193,7 +193,9 @@ def _bound_reasons(bounds: tuple[BoundResult, ...], comparison: Comparison) -> I
             yield _reason(Status.FAILED, "not-computed", message)
         elif not result.satisfied and not found.problem:
             words = result.relation.replace("_", " ")
-            message = f"{result.measurement} is {result.value:.6g}{found.unit_suffix}, required {words} {result.limit:.6g}"
+            message = (
+                f"{result.measurement} is {result.value:.6g}{found.unit_suffix}, required {words} {result.limit:.6g}"
+            )
             message += f"; worst: {found.worst_item}"
             yield _reason(Status.FAILED, "bound-not-met", message, item=found.worst_item.partition("/")[0])
 
