@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from paritygate.cli.project import in_ci, require_run_extra
+from paritygate.cli.project import require_run_extra
 from paritygate.cli.run import WORST_FIRST, worst
 from paritygate.cli.watch import watcher
 from paritygate.errors import ExitCode, MissingExtraError
 from paritygate.session.progress import Progress
+from paritygate.session.provenance import in_ci
 
 
 def test_every_exit_code_has_its_place_and_infrastructure_counts_only_alone():
@@ -22,7 +23,8 @@ def test_every_exit_code_has_its_place_and_infrastructure_counts_only_alone():
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(None, False), ("", False), ("0", False), ("false", False), ("true", True), ("1", True)]
+    ("value", "expected"),
+    [(None, False), ("", False), ("0", False), ("false", False), ("true", True), ("1", True), (" TRUE\n", True)],
 )
 def test_ci_is_what_the_variable_says(value, expected):
     assert in_ci({} if value is None else {"CI": value}) is expected

@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 #: Package that a core install lacks -> the extra that brings it.
-EXTRA_OF = {"PIL": "run", "numpy": "run", "psutil": "run", "pytest": "pytest"}
+EXTRA_OF = {"PIL": "run", "numpy": "run", "packaging": "run", "psutil": "run", "pytest": "pytest"}
 #: EX_SOFTWARE of sysexits.h: apart from every code that says something about a case.
 BUG_EXIT_CODE = 70
 

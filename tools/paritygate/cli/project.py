@@ -1,14 +1,13 @@
-"""What the commands that run cases share: the project of the current folder, its cases, and whether this is CI."""
+"""What the commands that run cases share: the project of the current folder and its cases."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from paritygate.cli.main import EXTRA_OF
 from paritygate.errors import ManifestError, MissingExtraError, UsageError
 from paritygate.manifest.case import Case
 from paritygate.manifest.index import Loaded, find_case, load_cases
@@ -63,11 +62,6 @@ def open_project(artifacts: Path | None = None) -> Opened:
     return Opened(project, registries, load_cases(project, registries))
 
 
-def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process runs in CI: the variable ``CI`` is ``true`` or ``1``."""
-    return environ.get("CI", "").lower() in ("true", "1")
-
-
 def require_run_extra() -> None:
     """Say what to install when the parts that running needs are absent.
 
@@ -76,6 +70,6 @@ def require_run_extra() -> None:
     """
     import importlib.util  # noqa: PLC0415 - only the commands that run cases ask
 
-    for module in ("numpy", "packaging", "PIL", "psutil"):
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtraError(module, "run")
+    for module, extra in EXTRA_OF.items():
+        if extra == "run" and importlib.util.find_spec(module) is None:
+            raise MissingExtraError(module, extra)

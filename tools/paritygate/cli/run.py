@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from paritygate.cli.project import Opened, in_ci, open_project, require_run_extra
+from paritygate.cli.project import Opened, open_project, require_run_extra
 from paritygate.cli.watch import settle, watcher
 from paritygate.errors import ExitCode, ParitygateError, UsageError
 from paritygate.manifest.case import Case
+from paritygate.session.provenance import in_ci
 
 if TYPE_CHECKING:
     from paritygate.records.model import BoundResult, LegRecord, MeasurementResult, RunRecord
@@ -34,9 +35,7 @@ WORST_FIRST = (
 @click.option("--leg", type=click.Choice(["reference", "candidate"]), help="Run one leg only, into --run-id.")
 @click.option("--compare", is_flag=True, help="Compare and judge the legs that --run-id holds.")
 @click.option("--run-id", help="Name of the run directory; a new one by default.")
-@click.option(
-    "--artifacts", type=click.Path(path_type=Path, file_okay=True), help="Folder for run directories (project default)."
-)
+@click.option("--artifacts", type=click.Path(path_type=Path), help="Folder for run directories (project default).")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     *, names: tuple[str, ...], leg: str | None, compare: bool, run_id: str | None, artifacts: Path | None, as_json: bool

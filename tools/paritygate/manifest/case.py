@@ -17,6 +17,10 @@ LegName = Literal["reference", "candidate", "low_precision"]
 Aggregate = Literal["min", "max", "mean", "median", "p01", "p99", "all"]
 
 
+#: Kinds of output that this version can store and compare.
+RUNNABLE_KINDS = ("images",)
+
+
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Which weights. ``path`` is project-relative (a snapshot that ships with the project)."""
 

@@ -13,6 +13,12 @@ import msgspec
 
 RECORD_SCHEMA_VERSION = 1
 
+#: Names of files in a run directory that more than one room reads or writes; the last three are relative to a leg's.
+SHARED_LATENTS = "shared/latents.npy"
+OUTPUTS_FOLDER = "outputs"
+OUTPUTS_NAME = "outputs.json"
+EFFECTIVE_NAME = "effective.json"
+
 
 class Real(float):
     """A float that keeps infinity and NaN through JSON."""
@@ -79,7 +85,11 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LegRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One leg as run. ``failure`` is None, weights, memory, timeout, crash, killed or infrastructure."""
+    """One leg as run. ``failure`` is None, weights, memory, timeout, crash, killed or infrastructure.
+
+    ``interpreter`` is relative to the project, or a bare file name when it lies outside: records are committed as
+    evidence, and a whole path may name a home folder.
+    """
 
     name: str
     runner: str
@@ -182,7 +192,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``record.json``: one run, whole. Times are UTC in ISO 8601; paths are relative to the run directory."""
+    """``record.json``: one run, whole. Times are UTC in ISO 8601; paths are relative to the run directory.
+
+    ``weights_verified``: whether the digest of the weights' folder was checked against the declared revision, on
+    every machine where a leg ran.
+    """
 
     schema_version: int
     run_id: str
@@ -203,3 +217,4 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     legs: tuple[LegRecord, ...]
     comparison: Comparison
     verdict: Verdict
+    weights_verified: bool = False

@@ -45,6 +45,11 @@ def attempt(environ: Mapping[str, str] = os.environ) -> int:
     return int(count) + 1 if count.isdigit() else 1
 
 
+def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process runs in CI: the variable ``CI`` is ``true`` or ``1``."""
+    return environ.get("CI", "").strip().lower() in ("true", "1")
+
+
 def git_state(root: Path) -> dict[str, str | bool | None]:
     """The commit of the project and whether tracked files differ from it; None where git cannot say."""
     commit = _git(root, "rev-parse", "HEAD")
