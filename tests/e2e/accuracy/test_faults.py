@@ -262,6 +262,8 @@ def test_random_weights_are_plumbing_even_with_an_accepted_gate(
         contract=sound.contract,
         profile=sound.profile,
         gate=dataclasses.replace(gate, profiles=profiles),
+        evidence=(),
+        weights_verified=True,
         in_ci=True,
         purpose="run",
     )

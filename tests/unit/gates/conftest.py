@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from paritygate.errors import Problem
 from paritygate.gates.files import load_gate
 from paritygate.gates.judge import judge
 from paritygate.records.model import (
@@ -65,6 +66,8 @@ class Bench:
         self.profile = CPU
         self.in_ci = False
         self.purpose = "run"
+        self.evidence: tuple[Problem, ...] = ()
+        self.weights_verified = True
         self.write_gate()
 
     def write_gate(self, text: str = GATE, **changes: str) -> None:
@@ -88,7 +91,8 @@ class Bench:
     def judge(self) -> Verdict:
         return judge(
             self.comparison, self.case, legs=self.legs, contract=CONTRACT, profile=self.profile,
-            gate=load_gate(self.case), in_ci=self.in_ci, purpose=self.purpose,
+            gate=load_gate(self.case), evidence=self.evidence, weights_verified=self.weights_verified,
+            in_ci=self.in_ci, purpose=self.purpose,
         )  # fmt: skip
 
     def record(self, run_id: str, **changes: Any) -> RunRecord:

@@ -8,6 +8,7 @@ import math
 import msgspec
 import pytest
 
+from paritygate.gates.evidence import check_evidence
 from paritygate.gates.files import load_gate
 from paritygate.gates.judge import judge
 from paritygate.records.model import ChecklistRow, ExactResult, Finding, Status
@@ -326,6 +327,31 @@ def test_a_gate_whose_profile_has_no_bounds_is_unvalidated(bench):
         profiles=(type(gate.profiles[0])(**{**vars(gate.profiles[0]), "bounds": ()}),),
     )  # fmt: skip
     verdict = judge(bench.comparison, bench.case, legs=bench.legs, contract=bench.contract, profile=bench.profile,
-                    gate=empty, in_ci=False, purpose="run")  # fmt: skip
+                    gate=empty, evidence=(), weights_verified=True, in_ci=False, purpose="run")  # fmt: skip
     assert verdict.status is Status.UNVALIDATED
     assert codes(verdict) == ["no-bounds"]
+
+
+def test_the_scope_says_when_the_weights_were_not_verified(bench):
+    assert "not verified" not in bench.judge().scope
+    bench.weights_verified = False
+    assert "org/demo@0000000000000000000 (trained weights) (weights not verified); " in bench.judge().scope
+
+
+def test_an_accepted_gate_without_its_evidence_gives_no_pass(bench):
+    bench.evidence = check_evidence(bench.case, load_gate(bench.case))
+    verdict = bench.judge()
+    assert verdict.status is Status.PROVISIONAL
+    assert codes(verdict) == ["unsupported-bounds"]
+    assert "there are no records of demo on CPU in evidence/" in verdict.reasons[0].message
+    value_below(bench)
+    assert bench.judge().status is Status.FAILED
+
+
+def test_the_evidence_of_another_profile_does_not_concern_a_run(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    other = text[text.index("  - device") :].replace("sku: CPU", "sku: H100")
+    bench.case.gate_file.write_text(text + other, encoding="utf-8")
+    bench.evidence = tuple(p for p in check_evidence(bench.case, load_gate(bench.case)) if "on H100" in p.message)
+    assert len(bench.evidence) == 1
+    assert bench.judge().status is Status.PASSED

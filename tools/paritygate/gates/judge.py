@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from paritygate.compare.checklist import covers
 from paritygate.compare.feature import NOT_EXERCISED
+from paritygate.errors import Problem
 from paritygate.gates.files import Bound, Gate, GateProfile
 from paritygate.gates.scope import scope_text
 from paritygate.manifest.case import Case
@@ -45,6 +46,8 @@ def judge(
     contract: str,
     profile: DeviceProfile,
     gate: Gate | None,
+    evidence: tuple[Problem, ...],
+    weights_verified: bool,
     in_ci: bool,
     purpose: str,
 ) -> Verdict:
@@ -57,6 +60,8 @@ def judge(
         contract: the contract of ``case``.
         profile: the device of the candidate leg.
         gate: the case's gate file, if it has one.
+        evidence: what ``gates.evidence.check_evidence`` finds wrong with the gate's evidence.
+        weights_verified: whether the digest of the weights was checked in this run.
         in_ci: an undeclared difference is then a failure.
         purpose: ``run``, or ``diagnostic``, which never passes.
     """
@@ -66,8 +71,7 @@ def judge(
     if not any(reason.status is Status.ERROR for reason in reasons):
         reasons += _exact_reasons(comparison, matched)
         reasons += _checklist_reasons(comparison, case, in_ci=in_ci)
-        reasons += gate_reasons
-        reasons += _limits(case, purpose)
+        reasons += [*gate_reasons, *_evidence_reasons(gate, matched, evidence), *_limits(case, purpose)]
     bounds: tuple[BoundResult, ...] = ()
     # Without comparable outputs there is nothing to hold against a bound.
     if matched and not any(reason.status in (Status.ERROR, Status.INVALID) for reason in reasons):
@@ -77,7 +81,9 @@ def judge(
     return Verdict(
         status=status,
         reasons=findings,
-        scope=scope_text(comparison, case, legs=legs, profile=profile, purpose=purpose),
+        scope=scope_text(
+            comparison, case, legs=legs, profile=profile, weights_verified=weights_verified, purpose=purpose
+        ),
         gate=_describe(gate, matched),
         gate_status=matched.status if matched else "none",
         bounds=bounds,
@@ -113,6 +119,18 @@ def _resolve(
         message = "the bounds are proposed: measured, and not yet accepted by a person"
         return chosen, [_reason(Status.PROVISIONAL, "proposed-bounds", message)]
     return chosen, []
+
+
+def _evidence_reasons(
+    gate: Gate | None, matched: GateProfile | None, problems: tuple[Problem, ...]
+) -> Iterator[_Reason]:
+    """Why the bounds that hold here rest on nothing; other profiles of the gate do not concern this run."""
+    if gate is None or matched is None:
+        return
+    place = gate.document.position((*matched.pointer, "evidence"))
+    for problem in problems:
+        if (problem.line, problem.column) == place:
+            yield _reason(Status.PROVISIONAL, "unsupported-bounds", f"no evidence for the bounds: {problem.message}")
 
 
 def apply_bound(bound: Bound, comparison: Comparison) -> BoundResult:

@@ -7,7 +7,13 @@ from paritygate.records.model import Comparison, DeviceProfile, LegRecord
 
 
 def scope_text(
-    comparison: Comparison, case: Case, *, legs: tuple[LegRecord, ...], profile: DeviceProfile, purpose: str
+    comparison: Comparison,
+    case: Case,
+    *,
+    legs: tuple[LegRecord, ...],
+    profile: DeviceProfile,
+    weights_verified: bool,
+    purpose: str,
 ) -> str:
     """One paragraph. Random weights and diagnostic runs are named first, because they limit everything after."""
     parts = []
@@ -16,7 +22,8 @@ def scope_text(
     if case.model.weights == "random":
         parts.append("plumbing only: random weights say nothing about accuracy")
     parts += [
-        f"{case.claim} of {case.model.id}@{case.model.revision[:19]} ({case.model.weights} weights)",
+        f"{case.claim} of {case.model.id}@{case.model.revision[:19]} ({case.model.weights} weights)"
+        + ("" if weights_verified else " (weights not verified)"),
         _workload(case, legs),
         _representation(case),
         f"on {profile.sku}"

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from paritygate.compare.compare import compare_legs
+from paritygate.gates.evidence import check_evidence
 from paritygate.gates.files import Gate
 from paritygate.gates.judge import judge
 from paritygate.manifest.case import Case, Item
@@ -67,6 +68,8 @@ def conclude(run: Run, legs: tuple[LegRun, ...], latents: Latents | None, *, wat
         contract=run.contract,
         profile=profile,
         gate=run.gate,
+        evidence=check_evidence(run.case, run.gate) if run.gate else (),
+        weights_verified="preflight_notes" not in run.notes,
         in_ci=run.in_ci,
         purpose="run",
     )
