@@ -15,6 +15,7 @@ def measurement(value: float) -> MeasurementResult:
         id="output.psnr_db.min",
         metric="psnr_db",
         aggregate="min",
+        pixels="stored",
         unit="dB",
         direction="higher",
         value=Real(value),
@@ -57,6 +58,9 @@ def test_an_object_without_a_json_form_is_named():
         ('{"sigmas": ["many"]}', "expected a number or one of inf"),
         ('{"sigmas": [true]}', "expected a number"),
         (b"\xff\xfe", "x.json"),
+        ("\ud800", "x.json"),
+        ('{"environment": {"a": ' + "[" * 100_000, "x.json: .*recursion"),
+        ('{"sigmas": [1' + "0" * 400 + "]}", "x.json"),
     ],
 )
 def test_bad_data_names_the_file_and_the_place(text, words):
@@ -66,6 +70,11 @@ def test_bad_data_names_the_file_and_the_place(text, words):
 
 def test_text_outside_ascii_is_written_as_itself():
     assert "größe 🐈" in codec.dumps({"prompt": "größe 🐈"})
+
+
+def test_half_a_character_is_written_so_that_it_can_be_read_back():
+    text = codec.dumps({"prompt": "a\ud83d"})
+    assert codec.loads(text, dict) == {"prompt": "a\\ud83d"}
 
 
 def test_negative_headroom_survives():

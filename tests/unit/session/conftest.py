@@ -13,7 +13,7 @@ import pytest
 from paritygate.cli import main as command_line
 from paritygate.media.digests import tree_digest
 from paritygate.records.model import RunRecord
-from paritygate.records.store import read_record
+from paritygate.records.store import RECORD_NAME, read_record
 
 #: Draws its picture from the item's shared latents, so that wrong noise shows in the pixels.
 ADAPTER = """
@@ -130,7 +130,7 @@ class Demo:
         return code, result
 
     def record(self, result: dict[str, Any]) -> RunRecord:
-        return read_record(self.folder(result))
+        return read_record(self.folder(result) / RECORD_NAME)
 
     def folder(self, result: dict[str, Any]) -> Path:
         return self.root / "artifacts" / "demo" / str(result["run_id"])

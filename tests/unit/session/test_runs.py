@@ -111,6 +111,7 @@ def test_an_output_changed_after_its_leg_is_found(demo):
         (["demo", "--compare"], "need --run-id"),
         (["demo", "--compare", "--leg", "candidate", "--run-id", "a"], "exclude each other"),
         (["demo", "--run-id", "../../etc"], "is no run id"),
+        (["demo", "--run-id", "run.json"], "is no run id"),
         (["dmo"], "no case 'dmo'"),
     ],
 )
@@ -271,7 +272,7 @@ def test_exit_codes_are_the_documented_ones(status, failures, in_ci, allowed, ex
     )  # fmt: skip
     record = RunRecord(
         schema_version=1, run_id="a", case="c", base_case="c", variant=None, title="", claim="native-parity",
-        contract="", weights="trained", purpose="run", started="", duration_s=1, attempt=1, in_ci=in_ci,
+        contract="", model_id="", model_revision="", weights="trained", purpose="run", started="", duration_s=1, attempt=1, in_ci=in_ci,
         profile=DeviceProfile(platform="cpu", sku="CPU", cards=0, arch="x86_64", name="cpu"), environment={}, legs=legs,
         comparison=Comparison(),
         verdict=Verdict(status=status, reasons=(), scope="", gate="", gate_status="none"),

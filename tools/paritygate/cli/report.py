@@ -20,13 +20,13 @@ def command(*, name: str, artifacts: Path | None, as_json: bool) -> int:
     """
     require_run_extra()
     from paritygate.records.codec import dumps  # noqa: PLC0415 - loads with the run extra
-    from paritygate.records.store import read_record  # noqa: PLC0415
+    from paritygate.records.store import RECORD_NAME, read_record  # noqa: PLC0415
     from paritygate.report.files import write_report  # noqa: PLC0415
     from paritygate.session.folders import find_run, newest_run  # noqa: PLC0415
 
     opened = open_project(artifacts)
     folder = find_run(opened.project, name) or newest_run(opened.project, opened.case(name))
-    record = read_record(folder)
+    record = read_record(folder / RECORD_NAME)
     if as_json:
         click.echo(dumps(record), nl=False)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,19 +13,24 @@ from paritygate.errors import ArtifactError
 from paritygate.records.model import Real
 
 _T = TypeVar("_T")
+# What UTF-8 cannot hold; it comes from file names and from models that print half a character.
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def dumps(data: Any) -> str:
-    """Indented strict JSON, in the order of the fields, ending in a newline.
+    """Indented strict JSON, in the order of the fields, ending in a newline; ``loads`` reads whatever this gives.
+
+    A lone surrogate becomes the text ``\\ud800``, since no reader of UTF-8 takes it.
 
     Raises:
         ArtifactError: for data that has no strict JSON form (an object, a plain float that is not finite).
     """
     try:
         plain = msgspec.to_builtins(data, enc_hook=_encode, str_keys=True)
-        return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    except (TypeError, ValueError, NotImplementedError) as error:
+        text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+        return _LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text) + "\n"
+    except (TypeError, ValueError, NotImplementedError, RecursionError) as error:
         raise ArtifactError(f"this data has no JSON form: {error}") from error
 
 
@@ -41,7 +47,7 @@ def loads(text: str | bytes, type: type[_T], *, source: str = "data") -> _T:  # 
     """
     try:
         return msgspec.json.decode(text, type=type, dec_hook=_decode)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError) as error:
         raise ArtifactError(f"{source}: {error}", hint="the file was edited or cut off; run the case again") from error
 
 

@@ -26,34 +26,48 @@ def write_bytes_atomic(path: Path, data: bytes, *, durable: bool = True) -> None
     Args:
         path: the file.
         data: its whole content.
-        durable: wait until it would survive a power cut; surviving the process needs no waiting.
+        durable: wait until the content and its name would survive a power cut; surviving the process needs no
+            waiting.
 
     Raises:
         ArtifactError: when the folder is read-only, full or missing; the old file is then untouched.
     """
-    temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            if durable:
-                os.fsync(stream.fileno())
-        # mkstemp makes files private; artifacts are read by CI agents under other users.
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except OSError as error:
-        if temporary is not None:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                if durable:
+                    os.fsync(stream.fileno())
+            # mkstemp makes files private; artifacts are read by CI agents under other users.
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        except BaseException:
             with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+                temporary.unlink()
+            raise
+        if durable:
+            _sync_folder(path.parent)
+    except OSError as error:
         raise ArtifactError(
             f"cannot write {path}: {error.strerror or error}", hint="free space, or choose a folder with --artifacts"
         ) from error
 
 
 def write_text_atomic(path: Path, text: str, *, durable: bool = True) -> None:
-    """``write_bytes_atomic`` for UTF-8 text."""
-    write_bytes_atomic(path, text.encode("utf-8", "surrogatepass"), durable=durable)
+    """``write_bytes_atomic`` for text as UTF-8; lone surrogates, which it does not know, become backslash escapes."""
+    write_bytes_atomic(path, text.encode("utf-8", "backslashreplace"), durable=durable)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable: the new name is in the folder, not in the file."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_record(run_dir: Path, record: RunRecord) -> Path:
@@ -67,13 +81,12 @@ def write_record(run_dir: Path, record: RunRecord) -> Path:
     return path
 
 
-def read_record(run_dir: Path) -> RunRecord:
-    """The record of a run directory (or of a ``*.json`` file, for committed evidence).
+def read_record(path: Path) -> RunRecord:
+    """The record in a file: ``RECORD_NAME`` in a run directory, or committed evidence under any name.
 
     Raises:
         ArtifactError: when there is none, when it is not valid, or when a later version of this program wrote it.
     """
-    path = run_dir if run_dir.suffix == ".json" else run_dir / RECORD_NAME
     try:
         text = path.read_bytes()
     except OSError as error:

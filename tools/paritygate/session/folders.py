@@ -10,8 +10,10 @@ from pathlib import Path
 from paritygate.errors import ArtifactError, UsageError
 from paritygate.manifest.case import Case
 from paritygate.manifest.project import Project
+from paritygate.records.store import RECORD_NAME
 
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# Never the name of a file of a run: `artifacts/<case>/x.json` would read like a record.
+_RUN_ID = re.compile(r"(?!.*\.(?:json|md|npy|png|yaml|yml)$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.IGNORECASE)
 
 
 def artifacts_folder(project: Project) -> Path:
@@ -56,17 +58,20 @@ def run_folder(project: Project, case: Case, run_id: str) -> Path:
         UsageError: for a run id that is no plain name.
     """
     if not _RUN_ID.fullmatch(run_id):
-        raise UsageError(f"{run_id!r} is no run id", hint="use letters, digits, dots, hyphens and underscores")
+        raise UsageError(
+            f"{run_id!r} is no run id",
+            hint="use letters, digits, dots, hyphens and underscores, and no ending of a file",
+        )
     return artifacts_folder(project) / case.id / run_id
 
 
 def find_run(project: Project, name: str) -> Path | None:
     """The run directory that a path or a run id names; None when it names none."""
-    if (Path(name) / "record.json").is_file():
+    if (Path(name) / RECORD_NAME).is_file():
         return Path(name).resolve()
     if not _RUN_ID.fullmatch(name):
         return None
-    return next((path.parent for path in artifacts_folder(project).glob(f"*/{name}/record.json")), None)
+    return next((path.parent for path in artifacts_folder(project).glob(f"*/{name}/{RECORD_NAME}")), None)
 
 
 def newest_run(project: Project, case: Case) -> Path:
@@ -75,7 +80,7 @@ def newest_run(project: Project, case: Case) -> Path:
     Raises:
         UsageError: when there is none.
     """
-    runs = sorted(path.parent for path in (artifacts_folder(project) / case.id).glob("*/record.json"))
+    runs = sorted(path.parent for path in (artifacts_folder(project) / case.id).glob(f"*/{RECORD_NAME}"))
     if not runs:
         raise UsageError(f"{case.id} has no finished run", hint=f"run: paritygate run {case.id}")
-    return max(runs, key=lambda run: ((run / "record.json").stat().st_mtime_ns, run.name))
+    return max(runs, key=lambda run: ((run / RECORD_NAME).stat().st_mtime_ns, run.name))
