@@ -99,8 +99,9 @@ class Bench:
         """This run as a record."""
         record = RunRecord(
             schema_version=1, run_id=run_id, case=self.case.id, base_case=self.case.base_id, variant=None, title="Demo",
-            claim=self.case.claim, contract=CONTRACT, weights="trained", purpose="run", started="2026-11-30T20:00:00Z",
-            duration_s=3.0, attempt=1, in_ci=False, profile=CPU, environment={}, legs=self.legs,
+            claim=self.case.claim, contract=CONTRACT, model_id="org/demo", model_revision="0" * 40, weights="trained",
+            purpose="run", started="2026-11-30T20:00:00Z", duration_s=3.0,
+            attempt=1, in_ci=False, profile=CPU, environment={}, legs=self.legs,
             comparison=self.comparison, verdict=self.judge(),
         )  # fmt: skip
         return msgspec.structs.replace(record, **changes)
@@ -109,7 +110,7 @@ class Bench:
 def measured(name: str, value: float, *, problem: str = "") -> MeasurementResult:
     _, metric, how = name.split(".")
     return MeasurementResult(
-        id=name, metric=metric, aggregate=how, unit="dB" if metric == "psnr_db" else "1",
+        id=name, metric=metric, aggregate=how, pixels="stored", unit="dB" if metric == "psnr_db" else "1",
         direction="lower" if metric.startswith("abs") else "higher", value=Real(value), typical=Real(value),
         worst_item="001/0", values={"000/0": Real(value), "001/0": Real(value)}, problem=problem,
     )  # fmt: skip

@@ -355,3 +355,16 @@ def test_the_evidence_of_another_profile_does_not_concern_a_run(bench):
     bench.evidence = tuple(p for p in check_evidence(bench.case, load_gate(bench.case)) if "on H100" in p.message)
     assert len(bench.evidence) == 1
     assert bench.judge().status is Status.PASSED
+
+
+def test_one_bound_is_one_bound(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    line = "      - {measurement: output.abs_diff_max.max, at_most: 0.1}\n"
+    bench.case.gate_file.write_text(text.replace(line, ""), encoding="utf-8")
+    assert bench.judge().reasons[0].message == "the accepted bound is met"
+
+
+def test_a_limit_is_spelled_as_exactly_as_it_was_written(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    bench.case.gate_file.write_text(text.replace("at_most: 0.1", "at_most: 0.0499999999"), encoding="utf-8")
+    assert "required at most 0.0499999999; worst" in bench.judge().reasons[0].message

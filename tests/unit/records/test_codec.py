@@ -16,6 +16,7 @@ def measurement(value: float) -> MeasurementResult:
         metric="psnr_db",
         aggregate="min",
         pixels="stored",
+        pixels="stored",
         unit="dB",
         direction="higher",
         value=Real(value),

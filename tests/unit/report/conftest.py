@@ -43,6 +43,7 @@ class Story:
         record = RunRecord(
             schema_version=1, run_id="20261130T200000Z-ab12", case=self.case.id, base_case=self.case.base_id,
             variant=None, title=self.case.title, claim=self.case.claim, contract="sha256:" + "a" * 64,
+            model_id=self.case.model.id, model_revision=self.case.model.revision,
             weights=self.case.model.weights, purpose="run", started="2026-11-30T20:00:00Z", duration_s=3.2, attempt=1,
             in_ci=False, profile=DeviceProfile(platform="linux", sku="CPU", cards=0, arch="x86_64", name="Some CPU"),
             environment={"paritygate": "0.1.0", "git": {"commit": "f" * 40}}, legs=(self.reference, self.candidate),

@@ -271,3 +271,25 @@ def test_writing_again_gives_the_same_report_and_a_full_disk_keeps_the_old_one(s
     with pytest.raises(ArtifactError, match="No space left"):
         report(story)
     assert (story.dir / "report.md").read_text(encoding="utf-8") == first
+
+
+def test_float_columns_are_known_by_their_pixels_and_hostile_metrics_stay_inert(story):
+    record = story.record()
+    (first, *_) = record.comparison.measurements
+    named = msgspec.structs.replace(first, id="smoothness", pixels="float")
+    odd = msgspec.structs.replace(first, id="odd", metric="a | <b>")
+    comparison = msgspec.structs.replace(record.comparison, measurements=(first, named, odd))
+    text = report(story, comparison=comparison)
+    assert "| item | psnr\\_db | psnr\\_db (float) | a \\| &lt;b&gt; |" in text
+
+
+@pytest.mark.parametrize("key", ["000/-1", "000/x", "000/", "000/\N{SUPERSCRIPT TWO}", "000/" + "9" * 5000, "000"])
+def test_the_worst_item_of_an_edited_record_draws_nothing_and_breaks_nothing(story, key):
+    record = story.record()
+    (first, *_) = record.comparison.measurements
+    comparison = msgspec.structs.replace(
+        record.comparison, measurements=(msgspec.structs.replace(first, worst_item=key),)
+    )
+    pictures, failures = draw_worst_pairs(msgspec.structs.replace(record, comparison=comparison), story.dir, story.case)
+    assert pictures == ()
+    assert len(failures) == 1

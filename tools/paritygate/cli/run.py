@@ -14,6 +14,7 @@ from paritygate.cli.project import Opened, open_project, require_run_extra
 from paritygate.cli.watch import settle, watcher
 from paritygate.errors import ExitCode, ParitygateError, UsageError
 from paritygate.manifest.case import Case
+from paritygate.records.model import unit_suffix
 from paritygate.session.provenance import in_ci
 
 if TYPE_CHECKING:
@@ -168,13 +169,11 @@ def _lines(record: RunRecord, report: Path) -> Iterator[str]:
 
 def _bound_line(bound: BoundResult) -> str:
     state = "met   " if bound.satisfied else "missed"
-    words = bound.relation.replace("_", " ")
-    limits = f"{words} {bound.limit:.6g}, headroom {bound.headroom:.6g}"
-    return f"  {state} {bound.measurement} = {bound.value:.6g} ({limits})"
+    return f"  {state} {bound.measurement} = {bound.value:.6g} ({bound.words}, headroom {bound.headroom:.6g})"
 
 
 def _measured_line(entry: MeasurementResult) -> str:
-    value = f"not computed: {entry.problem}" if entry.problem else f"{entry.value:.6g}{entry.unit_suffix}"
+    value = f"not computed: {entry.problem}" if entry.problem else f"{entry.value:.6g}{unit_suffix(entry.unit)}"
     return f"  no bound {entry.id} = {value}, worst {entry.worst_item}"
 
 

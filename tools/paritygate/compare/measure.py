@@ -58,6 +58,7 @@ def _result(entry: Measurement, measured: Values) -> MeasurementResult:
         id=entry.id,
         metric=entry.metric,
         aggregate=entry.aggregate,
+        pixels=entry.pixels,
         unit=spec.unit,
         direction=spec.direction,
         value=Real(aggregate(numbers, entry.aggregate, direction=spec.direction)),

@@ -96,5 +96,4 @@ def _faults(record: RunRecord, profile: GateProfile) -> Iterator[str]:
             yield f"it does not show {entry.name}, which the gate lists"
     for result in (apply_bound(bound, record.comparison) for bound in profile.bounds):
         if not result.satisfied:
-            words = f"{result.relation.replace('_', ' ')} {result.limit:.6g}"
-            yield f"{result.measurement} was {result.value:.6g}, the bound is {words}"
+            yield f"{result.measurement} was {result.value:.6g}, the bound is {result.words}"

@@ -25,6 +25,7 @@ from paritygate.records.model import (
     Real,
     Status,
     Verdict,
+    unit_suffix,
 )
 
 #: Of one kind of reason, this many are spelled out.
@@ -210,17 +211,15 @@ def _bound_reasons(bounds: tuple[BoundResult, ...], comparison: Comparison) -> I
             message = f"{result.measurement} is bounded by the gate and was not measured"
             yield _reason(Status.FAILED, "not-computed", message)
         elif not result.satisfied and not found.problem:
-            words = result.relation.replace("_", " ")
-            message = (
-                f"{result.measurement} is {result.value:.6g}{found.unit_suffix}, required {words} {result.limit:.6g}"
-            )
-            message += f"; worst: {found.worst_item}"
+            value = f"{result.value:.6g}{unit_suffix(found.unit)}"
+            message = f"{result.measurement} is {value}, required {result.words}; worst: {found.worst_item}"
             yield _reason(Status.FAILED, "bound-not-met", message, item=found.worst_item.partition("/")[0])
 
 
 def _settle(reasons: list[_Reason], bounds: tuple[BoundResult, ...]) -> tuple[Status, tuple[Finding, ...]]:
     if not reasons:
-        met = f"all {len(bounds)} accepted bounds are met"
+        count = len(bounds)
+        met = f"all {count} accepted bounds are met" if count > 1 else "the accepted bound is met"
         return Status.PASSED, (Finding(code="bounds-met", message=met),)
     ordered = sorted(reasons, key=lambda reason: _ORDER.index(reason.status))
     kept: list[Finding] = []

@@ -115,7 +115,7 @@ class AccuracyCase:
 
 def _bound_line(bound: BoundResult) -> str:
     met = "met   " if bound.satisfied else "missed"
-    value = f"{bound.measurement} = {bound.value:.6g}, {bound.relation.replace('_', ' ')} {bound.limit:.6g}"
+    value = f"{bound.measurement} = {bound.value:.6g}, {bound.words}"
     return f"  {met} {value} (headroom {bound.headroom:.6g})"
 
 

@@ -132,13 +132,15 @@ class ChecklistRow(msgspec.Struct, frozen=True, kw_only=True):
 class MeasurementResult(msgspec.Struct, frozen=True, kw_only=True):
     """One aggregated metric with every value behind it.
 
-    ``values``: one per item x image in suite order, keyed ``<item>/<image index>``. ``typical`` is their median.
+    ``pixels``: the 8-bit values as stored, or the floats before rounding. ``values``: one per item x image in suite
+    order, keyed ``<item>/<image index>``. ``typical`` is their median.
     ``problem`` is empty, or why no number could be computed; ``value`` is then NaN and satisfies nothing.
     """
 
     id: str
     metric: str
     aggregate: str
+    pixels: Literal["stored", "float"]
     unit: str
     direction: Literal["higher", "lower"]
     value: Real
@@ -148,10 +150,10 @@ class MeasurementResult(msgspec.Struct, frozen=True, kw_only=True):
     target: Real | None = None
     problem: str = ""
 
-    @property
-    def unit_suffix(self) -> str:
-        """The unit as it follows a number, nothing for a pure number."""
-        return "" if self.unit == "1" else f" {self.unit}"
+
+def unit_suffix(unit: str) -> str:
+    """The unit as it follows a number, nothing for a pure number."""
+    return "" if unit in ("", "1") else f" {unit}"
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +180,11 @@ class BoundResult(msgspec.Struct, frozen=True, kw_only=True):
     value: Real
     satisfied: bool
     headroom: Real
+
+    @property
+    def words(self) -> str:
+        """The limit in words, as exact as it was written: ``at least 0.9999999``."""
+        return f"{self.relation.replace('_', ' ')} {self.limit:.15g}"
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +213,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     claim: str
     contract: str
+    model_id: str
+    model_revision: str
     weights: Literal["trained", "random"]
     purpose: Literal["run", "diagnostic"]
     started: str

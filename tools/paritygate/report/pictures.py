@@ -15,7 +15,7 @@ from paritygate.manifest.case import Case
 from paritygate.media.images import decode_image, write_png
 from paritygate.media.paths import read_contained
 from paritygate.metrics.specs import SPECS
-from paritygate.records.model import LegRecord, OutputFile, RunRecord, Status
+from paritygate.records.model import LegRecord, MeasurementResult, OutputFile, RunRecord, Status
 
 #: Where pictures lie, relative to the run directory.
 FOLDER = "pictures"
@@ -68,7 +68,7 @@ def worst_keys(record: RunRecord) -> dict[str, tuple[str, ...]]:
     missed = {bound.measurement for bound in record.verdict.bounds if not bound.satisfied}
     entries = sorted(record.comparison.measurements, key=lambda entry: entry.id not in missed)
     # Where some pairs differ, equal pairs are nothing to look at.
-    lossy = [entry for entry in entries if entry.values.get(entry.worst_item) != SPECS[entry.metric].identical]
+    lossy = [entry for entry in entries if not _equal_at_worst(entry)]
     found: dict[str, tuple[str, ...]] = {}
     for entry in lossy or entries:
         if entry.worst_item:
@@ -78,6 +78,12 @@ def worst_keys(record: RunRecord) -> dict[str, tuple[str, ...]]:
             found.setdefault(f"{finding.item}/0", ())
     ranked = sorted(found.items(), key=lambda pair: (missed.isdisjoint(pair[1]), -len(pair[1])))
     return dict(ranked)
+
+
+def _equal_at_worst(entry: MeasurementResult) -> bool:
+    """Whether even the worst pair is equal; unknown for a metric of a newer version."""
+    spec = SPECS.get(entry.metric)
+    return spec is not None and entry.values.get(entry.worst_item) == spec.identical
 
 
 def worst_pair_picture(
@@ -139,7 +145,8 @@ def _load(record: RunRecord, run_dir: Path, case: Case, leg_name: str, key: str)
 def _file(leg: LegRecord | None, key: str) -> OutputFile | None:
     item_id, _, index = key.rpartition("/")
     images = next((item.images for item in leg.items if item.id == item_id), ()) if leg else ()
-    return images[int(index)] if int(index) < len(images) else None
+    # A record may have been edited: the index is any text, and -1 would be the last image.
+    return next((image for position, image in enumerate(images) if str(position) == index), None)
 
 
 def _to_rgb(image: _Bytes) -> _Bytes:

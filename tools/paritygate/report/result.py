@@ -6,7 +6,7 @@ from collections import Counter
 
 from paritygate.manifest.case import Case
 from paritygate.metrics.specs import SPECS
-from paritygate.records.model import BoundResult, MeasurementResult, RunRecord, Status
+from paritygate.records.model import BoundResult, MeasurementResult, RunRecord, Status, unit_suffix
 from paritygate.report.pictures import Picture
 from paritygate.report.text import code, details, escape, number, table
 
@@ -135,13 +135,13 @@ def acceleration_section(record: RunRecord, case: Case) -> str:
 
 def values_section(record: RunRecord) -> str:
     """Every value behind every aggregate, folded."""
-    columns: dict[tuple[str, bool], MeasurementResult] = {}
+    columns: dict[tuple[str, str], MeasurementResult] = {}
     for entry in record.comparison.measurements:
-        columns.setdefault((entry.metric, entry.id.startswith("output.float.")), entry)
+        columns.setdefault((entry.metric, entry.pixels), entry)
     keys = list(dict.fromkeys(key for entry in columns.values() for key in entry.values))
     if not keys:
         return ""
-    header = ["item", *(f"{metric}{' (float)' if floats else ''}" for metric, floats in columns)]
+    header = ["item", *(f"{escape(metric)}{' (float)' if pixels == 'float' else ''}" for metric, pixels in columns)]
     rows = [
         [
             code(key),
@@ -155,7 +155,7 @@ def values_section(record: RunRecord) -> str:
 
 def _bound_row(bound: BoundResult, entry: MeasurementResult | None) -> tuple[str, ...]:
     unit = entry.unit if entry else ""
-    words = f"{bound.relation.replace('_', ' ')} {number(bound.limit, unit)}"
+    words = f"{bound.words}{unit_suffix(unit)}"
     met = "yes" if bound.satisfied else "**no**"
     return (
         code(bound.measurement), number(bound.value, unit), words, number(bound.headroom, unit), met, *_tail(entry)

@@ -12,6 +12,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from paritygate.records.model import unit_suffix
+
 #: Longer texts are cut; a report must fit an annotation.
 MAX_TEXT = 600
 
@@ -48,7 +50,7 @@ def number(value: float, unit: str = "") -> str:
     """A measured value for people: five digits, infinity and "no value" in words."""
     if math.isnan(value):
         return "no value"
-    tail = "" if unit in ("", "1") else f" {unit}"
+    tail = unit_suffix(unit)
     if math.isinf(value):
         return f"{'' if value > 0 else '-'}inf{tail}"
     text = f"{value:.5g}"

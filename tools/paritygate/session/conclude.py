@@ -130,6 +130,8 @@ def _record(
         title=run.case.title,
         claim=run.case.claim,
         contract=run.contract,
+        model_id=run.case.model.id,
+        model_revision=run.case.model.revision,
         weights=run.case.model.weights,
         purpose="run",
         started=run.started,
