@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,8 @@ from paritygate.records.model import Status
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-MARKED = re.compile(r"<!-- (?P<kind>file|part of): (?P<path>\S+) -->\n```yaml\n(?P<text>.*?)```", re.DOTALL)
+ADAPTERS = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
+MARKED = re.compile(r"<!-- (?P<kind>file|part of): (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 PARITYGATE = Path(sys.executable).with_name("paritygate")
 
@@ -34,32 +37,59 @@ def shown_commands() -> list[tuple[str, str]]:
     return shown
 
 
-def run(folder: Path, command: str) -> str:
+def run(folder: Path, command: str, *, code: int = 0) -> str:
     words = command.split()
     assert words[0] == "paritygate"
-    done = subprocess.run([PARITYGATE, *words[1:]], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    outside_ci = {name: value for name, value in os.environ.items() if name != "CI"}
+    done = subprocess.run(
+        [PARITYGATE, *words[1:]], cwd=folder, env=outside_ci, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
+
+
+def write_files(folder: Path, document: str) -> None:
+    for match in MARKED.finditer(document):
+        if match["kind"] == "file":
+            path = folder / match["path"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(match["text"], encoding="utf-8")
 
 
 def test_the_walk_through_gives_the_step_that_it_shows(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    files = {match["path"]: match["text"] for match in MARKED.finditer(README) if match["kind"] == "file"}
     parts = {match["path"]: match["text"] for match in MARKED.finditer(README) if match["kind"] == "part of"}
-    assert len(files) == len(parts) == 1
+    assert len(parts) == 1
     steps = [(command, output) for command, output in shown_commands() if command.startswith("paritygate")]
     assert [command for command, _ in steps] == ["paritygate init", "paritygate validate", "paritygate ci generate"]
     for command, expected in steps:
         output = run(tmp_path, command)
         assert not expected or output == expected
         if command == "paritygate init":
-            for path, text in files.items():
-                (tmp_path / path).parent.mkdir(parents=True)
-                (tmp_path / path).write_text(text, encoding="utf-8")
+            write_files(tmp_path, README)
     for path, text in parts.items():
         generated = iter((tmp_path / path).read_text(encoding="utf-8").splitlines())
         missing = [line for line in text.splitlines() if line not in generated]  # consumes: order counts
         assert missing == []
+
+
+def test_the_toy_of_the_adapter_guide_goes_from_unvalidated_to_provisional_as_described(tmp_path: Path) -> None:
+    run(tmp_path, "paritygate init")
+    write_files(tmp_path, ADAPTERS)
+    assert "toy: unvalidated" in run(tmp_path, "paritygate run toy", code=ExitCode.PREFLIGHT)
+    folder = tmp_path / "tests/e2e/accuracy/toy"
+    (record,) = tmp_path.glob("artifacts/toy/*/record.json")
+    (folder / "evidence").mkdir()
+    shutil.copy(record, folder / "evidence" / f"{record.parent.name}.json")
+    (gate,) = re.findall(r"```yaml\n(schema_version: 1\ncase: toy\n.*?)```", ADAPTERS, re.DOTALL)
+    shown = re.findall(r"sha256:[0-9a-f]{64}", run(tmp_path, "paritygate show toy"))
+    gate = gate.replace("sha256:...", shown[0], 1).replace("sha256:...", f"sha256:{'0' * 64}")
+    (folder / "toy.gate.yaml").write_text(gate, encoding="utf-8")
+    problems = run(tmp_path, "paritygate validate", code=ExitCode.USAGE)
+    (digest,) = re.findall(r"write: evidence: (sha256:[0-9a-f]{64})", problems)
+    (folder / "toy.gate.yaml").write_text(gate.replace(f"sha256:{'0' * 64}", digest), encoding="utf-8")
+    run(tmp_path, "paritygate validate")
+    assert "toy: provisional" in run(tmp_path, "paritygate run toy")
 
 
 def test_the_manifest_of_the_walk_through_has_ten_lines() -> None:
@@ -83,12 +113,12 @@ def test_commands_that_the_documents_name_exist() -> None:
 
 def test_exit_codes_and_verdicts_are_the_ones_of_the_code() -> None:
     listed = README.split("Exit codes: ")[1].split("\n\n")[0]
-    assert {int(code) for code in re.findall(r"(?:^|; |;\n)(\d+) ", listed)} == {*map(int, ExitCode), BUG_EXIT_CODE}
+    assert {int(code) for code in re.findall(r"(?:^|; |;\n)(\d+) ", listed)} == {*map(int, ExitCode), BUG_EXIT_CODE, 130}
     table = README.split("## A verdict")[1]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {status.value for status in Status}
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"])
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/adapters.md"])
 def test_local_links_and_pictures_resolve(document: str) -> None:
     path = ROOT / document
     targets = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))
