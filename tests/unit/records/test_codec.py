@@ -16,7 +16,6 @@ def measurement(value: float) -> MeasurementResult:
         metric="psnr_db",
         aggregate="min",
         pixels="stored",
-        pixels="stored",
         unit="dB",
         direction="higher",
         value=Real(value),
