@@ -55,10 +55,31 @@ def test_a_missing_file_and_an_oversized_one_are_told_apart(leg, monkeypatch):
     with pytest.raises(MediaError, match="No such file") as caught:
         read_contained(leg, "outputs/001/0.png")
     assert caught.value.kind == "unreadable"
-    monkeypatch.setattr(paths, "MAX_FILE_BYTES", 3)
-    with pytest.raises(MediaError, match="6 bytes, more than the 3") as caught:
+    monkeypatch.setattr(paths, "MAX_BYTES", {".png": 5})
+    with pytest.raises(MediaError, match="more than the 5 bytes") as caught:
         read_contained(leg, "outputs/000/0.png")
     assert caught.value.kind == "size"
+    (leg / "effective.json").touch()
+    os.truncate(leg / "effective.json", paths.MAX_OTHER_BYTES + 1)
+    with pytest.raises(MediaError, match="more than the 67108864 bytes"):
+        read_contained(leg, "effective.json")
+
+
+def test_the_end_of_a_log_is_read_whatever_its_size_and_never_through_a_pipe(leg):
+    (leg / "log.txt").write_bytes(b"a" * 100 + b"end")
+    assert paths.read_tail(leg, "log.txt", limit=4) == b"aend"
+    assert len(paths.read_tail(leg, "log.txt", limit=1000)) == 103
+    (leg / "log.txt").unlink()
+    os.mkfifo(leg / "log.txt")
+    with pytest.raises(MediaError, match="not a regular file"):
+        paths.read_tail(leg, "log.txt", limit=4)
+
+
+def test_a_file_exchanged_for_a_pipe_after_the_check_is_not_waited_for(leg, monkeypatch):
+    os.mkfifo(leg / "pipe")
+    monkeypatch.setattr(paths, "contained", lambda root, relative: root / relative)
+    with pytest.raises(MediaError, match="not a regular file"):
+        read_contained(leg, "pipe")
 
 
 @pytest.fixture

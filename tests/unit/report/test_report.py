@@ -11,7 +11,7 @@ import pytest
 
 from paritygate.errors import ArtifactError
 from paritygate.manifest.case import Feature
-from paritygate.media.images import read_image
+from paritygate.media.images import decode_image
 from paritygate.records.model import ChecklistRow, Comparison, Finding, Real, Status, Verdict
 from paritygate.report.files import write_report
 from paritygate.report.markdown import MAX_BYTES, render
@@ -76,10 +76,10 @@ def test_the_worst_pair_is_drawn_with_its_difference_and_its_prompt(story):
     assert "difference x64 (largest: 2 of 255 levels), enlarged 10x (nearest neighbour)" in line
     item = line.split("<code>")[1][:3]
     assert f"Request: prompt: {['a cat', 'a dog', 'an owl'][int(item)]}; seed: 40" in text
-    picture = read_image(story.dir / "pictures" / f"worst-{item}-0.png", mode="RGB")
+    picture = decode_image((story.dir / "pictures" / f"worst-{item}-0.png").read_bytes(), mode="RGB", name="x.png")
     side = story.parts.size * 10
     assert picture.shape == (side, 3 * side + 16, 3)
-    stored = read_image(story.dir / "reference" / "outputs" / item / "0.png", mode="RGB")
+    stored = decode_image((story.dir / "reference" / "outputs" / item / "0.png").read_bytes(), mode="RGB", name="x.png")
     assert np.array_equal(picture[5:side:10, 5:side:10], stored)
     assert 2 * 64 in picture[:, -side:]
 
@@ -105,7 +105,11 @@ def test_a_transparent_and_an_opaque_picture_differ_in_their_difference(tmp_path
     clear[..., 3] = 0
     picture = worst_pair_picture(opaque, clear, key="a/0", measurements=(), run_dir=tmp_path)
     assert picture.largest_difference == 255
-    assert read_image(tmp_path / picture.path, mode="RGB")[0, -1].tolist() == [255, 255, 255]
+    assert decode_image((tmp_path / picture.path).read_bytes(), mode="RGB", name="x.png")[0, -1].tolist() == [
+        255,
+        255,
+        255,
+    ]
 
 
 def test_a_run_without_outputs_still_gives_a_report_that_says_where(story):

@@ -7,11 +7,11 @@ cost more than any gate allows (a JPEG at quality 95 reads 26 dB on tiny-digits)
 
 from __future__ import annotations
 
+import ast
 import io
-import os
+import math
 import struct
-import tempfile
-from pathlib import Path
+import zlib
 from types import MappingProxyType
 from typing import Any
 
@@ -39,43 +39,57 @@ _FORMATS = {
     b"\x93NUMPY": "a numpy array",
 }
 _ORIENTATION = 0x0112
+# Whatever a decoder of hostile bytes may raise.
+_DECODING_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    Image.DecompressionBombError,
+    Image.DecompressionBombWarning,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)
 
-
-def read_image(path: Path, *, mode: str) -> NDArray[np.uint8]:
-    """The pixels of a PNG file whose name ends in ``.png``: ``(height, width, channels)`` uint8.
-
-    Args:
-        path: the file; it must be trusted to lie where it should (see ``paths.contained``).
-        mode: the declared mode, a key of ``MODES``.
-
-    Raises:
-        MediaError: one clear reason, whatever is wrong with the file.
-    """
-    if path.suffix != ".png":
-        raise MediaError(f"{path.name}: stored images are lossless PNG files ending in .png", kind="format")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise MediaError(f"{path.name}: {error.strerror or error}", kind="unreadable") from error
-    return decode_image(data, mode=mode, name=path.name)
+_NPY = b"\x93NUMPY"
+# Version of the format -> bytes of the header's length, and the header's encoding.
+_NPY_VERSIONS = MappingProxyType({(1, 0): (2, "latin-1"), (2, 0): (4, "latin-1"), (3, 0): (4, "utf-8")})
+_MAX_HEADER_BYTES = 10_000
+_MAX_AXES = 32
 
 
 def decode_image(data: bytes, *, mode: str, name: str) -> NDArray[np.uint8]:
-    """The pixels of PNG bytes, as ``read_image``; ``name`` is used in messages.
+    """The pixels of a PNG file: ``(height, width, channels)`` uint8.
+
+    Args:
+        data: the file's content.
+        mode: the declared mode, a key of ``MODES``.
+        name: the file's name, which ends in ``.png``; used in messages.
 
     Raises:
         MediaError: one clear reason, whatever is wrong with the bytes.
     """
+    if not name.endswith(".png"):
+        raise MediaError(f"{name}: stored images are lossless PNG files ending in .png", kind="format")
     colour_type, channels = MODES[mode]
     width, height = _checked_header(data, mode=mode, colour_type=colour_type, name=name)
     try:
         with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+            # A second header would count; 16 bits show only as the layout of the raw rows.
+            if image.size != (width, height) or {tile[3] for tile in image.tile} != {mode}:
+                raise MediaError(f"{name}: truncated or damaged PNG (it has two headers)", kind="unreadable")
             image.load()
             _refuse_meaning_beyond_pixels(image, name=name)
             pixels = np.asarray(image)
     except MediaError:
         raise
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, MemoryError) as error:
+    except _DECODING_ERRORS as error:
         raise MediaError(f"{name}: truncated or damaged PNG ({error})", kind="unreadable") from error
     pixels = pixels.reshape(pixels.shape[0], pixels.shape[1], -1)
     if pixels.dtype != np.uint8 or pixels.shape != (height, width, channels):
@@ -100,61 +114,57 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
     return buffer.getvalue()
 
 
-def write_png(path: Path, pixels: NDArray[np.uint8]) -> None:
-    """Store ``encode_png(pixels)`` so that ``path`` is either whole or absent.
-
-    Raises:
-        MediaError: as ``encode_png``.
-        OSError: when the folder cannot be written.
-    """
-    data = encode_png(pixels)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def read_float(path: Path) -> NDArray[np.float32]:
-    """Float pixels of a ``.npy`` file: float32 ``(height, width, channels)``. Values are not judged here.
-
-    Raises:
-        MediaError: one clear reason, whatever is wrong with the file.
-    """
-    try:
-        return decode_float(path.read_bytes(), name=path.name)
-    except OSError as error:
-        raise MediaError(f"{path.name}: {error.strerror or error}", kind="unreadable") from error
-
-
 def decode_float(data: bytes, *, name: str, ndim: int | None = 3) -> NDArray[np.float32]:
-    """A float32 array from ``.npy`` bytes, as ``read_float``; ``ndim=None`` takes any number of axes from 1.
+    """A read-only float32 array from the bytes of a ``.npy`` file; values are not judged here.
+
+    The bytes behind a checked header become the array: NumPy's own reader believes the header first.
+
+    Args:
+        data: the file's content.
+        name: used in messages.
+        ndim: the number of axes, 3 for ``(height, width, channels)``; None takes any from 1.
 
     Raises:
-        MediaError: for pickles, other dtypes and shapes, and headers that promise more than the bytes hold.
+        MediaError: for pickles, other dtypes and shapes, and headers that promise more or less than the bytes hold.
     """
-    stream = io.BytesIO(data)
-    try:
-        major, _ = np.lib.format.read_magic(stream)
-        reader = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, dtype = reader(stream)
-    except (ValueError, EOFError, SyntaxError, TypeError) as error:
-        raise MediaError(f"{name}: not a .npy file ({error})", kind="unreadable") from error
-    if dtype != np.dtype("<f4"):
-        raise MediaError(f"{name}: dtype {dtype}, expected little-endian float32", kind="format")
-    if not shape or len(shape) != (ndim or len(shape)) or min(shape) < 1:
-        raise MediaError(f"{name}: shape {shape}, expected {ndim or 'some'} axes and at least one value", kind="size")
-    count = 1
-    for length in shape:
-        count *= length
-    if len(data) - stream.tell() != 4 * count:
-        raise MediaError(f"{name}: holds {len(data) - stream.tell()} bytes for shape {shape}", kind="unreadable")
-    array: NDArray[np.float32] = np.load(io.BytesIO(data), allow_pickle=False)
+    header, start = _npy_header(data, name=name)
+    if header["descr"] != "<f4":
+        raise MediaError(f"{name}: dtype {header['descr']!r:.40}, expected little-endian float32", kind="format")
+    shape = header["shape"]
+    axes = ndim or "some"
+    if not 1 <= len(shape) <= _MAX_AXES or len(shape) != (ndim or len(shape)) or min(shape) < 1:
+        raise MediaError(f"{name}: shape {shape!s:.80}, expected {axes} axes and at least one value", kind="size")
+    if len(data) - start != 4 * math.prod(shape):
+        raise MediaError(f"{name}: holds {len(data) - start} bytes for shape {shape!s:.80}", kind="unreadable")
+    flat: NDArray[np.float32] = np.frombuffer(data, dtype=np.dtype("<f4"), offset=start)
+    array: NDArray[np.float32] = flat.reshape(shape, order="F" if header["fortran_order"] else "C")
     return array
+
+
+def _npy_header(data: bytes, *, name: str) -> tuple[dict[str, Any], int]:
+    """The header of a ``.npy`` file and where its values begin: plain literals, never evaluated.
+
+    Raises:
+        MediaError: when it is no such file.
+    """
+    try:
+        if not data.startswith(_NPY):
+            raise ValueError("no magic bytes")
+        size, encoding = _NPY_VERSIONS[data[6], data[7]]
+        start = 8 + size
+        end = start + int.from_bytes(data[8:start], "little")
+        if end - start > _MAX_HEADER_BYTES or end > len(data):
+            raise ValueError("its header is cut off or too long")
+        header = ast.literal_eval(data[start:end].decode(encoding).strip())
+        sound = isinstance(header, dict) and header.keys() == {"descr", "fortran_order", "shape"}
+        if not sound or not isinstance(header["fortran_order"], bool) or not isinstance(header["shape"], tuple):
+            raise ValueError("its header is no description of an array")
+        if any(type(length) is not int for length in header["shape"]):
+            raise ValueError("its shape is not made of integers")
+    except (IndexError, KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+        text = f"version {data[6]}.{data[7]}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise MediaError(f"{name}: not a .npy file ({text:.80})", kind="unreadable") from error
+    return header, end
 
 
 def _checked_header(data: bytes, *, mode: str, colour_type: int, name: str) -> tuple[int, int]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import BinaryIO
 
 from paritygate.errors import MediaError
 
-#: No single output of a leg may be larger; a 16k x 16k float image is 3 GiB, so videos and tensors fit as files.
-MAX_FILE_BYTES = 4 << 30
+#: Largest file that is read, by the ending of its name: the images and arrays of ``images.MAX_PIXELS`` and no more.
+MAX_BYTES = MappingProxyType({".npy": (1 << 30) + (1 << 16), ".png": 300 << 20})
+#: Any other file.
+MAX_OTHER_BYTES = 64 << 20
 
 
 def contained(root: Path, relative: str) -> Path:
@@ -44,17 +50,38 @@ def read_contained(root: Path, relative: str) -> bytes:
     """The whole content of ``contained(root, relative)``.
 
     Raises:
-        MediaError: as ``contained``, and ``kind="size"`` above ``MAX_FILE_BYTES``.
+        MediaError: as ``contained``, and ``kind="size"`` above ``MAX_BYTES``, ``MAX_OTHER_BYTES``.
     """
+    limit = MAX_BYTES.get(PurePosixPath(relative).suffix, MAX_OTHER_BYTES)
+    with _opened(root, relative) as stream:
+        # A byte more than allowed: the file may be growing.
+        data = stream.read(limit + 1) if os.fstat(stream.fileno()).st_size <= limit else None
+    if data is None or len(data) > limit:
+        raise MediaError(f"{relative} has more than the {limit} bytes allowed", kind="size")
+    return data
+
+
+def read_tail(root: Path, relative: str, *, limit: int) -> bytes:
+    """The last ``limit`` bytes of ``contained(root, relative)``, for logs of any size.
+
+    Raises:
+        MediaError: as ``contained``.
+    """
+    with _opened(root, relative) as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - limit))
+        return stream.read(limit)
+
+
+@contextlib.contextmanager
+def _opened(root: Path, relative: str) -> Iterator[BinaryIO]:
     path = contained(root, relative)
     try:
-        # O_NOFOLLOW: the file may be exchanged for a link between the check and the read.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        with os.fdopen(descriptor, "rb") as stream:
-            size = os.fstat(descriptor).st_size
-            if size > MAX_FILE_BYTES:
-                raise MediaError(f"{relative} has {size} bytes, more than the {MAX_FILE_BYTES} allowed", kind="size")
-            return stream.read()
+        # The file may be exchanged for a link or a pipe between the check and the opening.
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        with os.fdopen(os.open(path, flags), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise MediaError(f"{relative} is not a regular file", kind="path")
+            yield stream
     except OSError as error:
         raise MediaError(f"{relative}: {error.strerror or error}", kind="unreadable") from error
 

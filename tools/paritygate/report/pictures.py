@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Case
-from paritygate.media.images import decode_image, write_png
+from paritygate.media.images import decode_image, encode_png
 from paritygate.media.paths import read_contained
 from paritygate.metrics.specs import SPECS
 from paritygate.records.model import LegRecord, MeasurementResult, OutputFile, RunRecord, Status
+from paritygate.records.store import write_bytes_atomic
 
 #: Where pictures lie, relative to the run directory.
 FOLDER = "pictures"
@@ -50,7 +51,7 @@ def draw_worst_pairs(record: RunRecord, run_dir: Path, case: Case) -> tuple[tupl
         The pictures, and one sentence for each pair that could not be drawn.
 
     Raises:
-        OSError: when ``run_dir`` cannot be written.
+        ArtifactError, OSError: when ``run_dir`` cannot be written.
     """
     worst = list(worst_keys(record).items())[:MAX_PAIRS]
     drawn = [_draw(record, run_dir, case, key=key, measurements=measurements) for key, measurements in worst]
@@ -93,7 +94,7 @@ def worst_pair_picture(
 
     Raises:
         MediaError: when the shapes differ; nothing is resized to fit.
-        OSError: when the file cannot be written.
+        ArtifactError, OSError: when the file cannot be written.
     """
     if reference.shape != candidate.shape:
         raise MediaError(f"the reference is {reference.shape}, the candidate {candidate.shape}", kind="size")
@@ -108,7 +109,7 @@ def worst_pair_picture(
     canvas = _beside([_enlarged(_to_rgb(image), scale) for image in (reference, candidate, amplified)])
     path = run_dir / FOLDER / f"worst-{_UNSAFE.sub('-', key)[:80]}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_png(path, canvas)
+    write_bytes_atomic(path, encode_png(canvas))
     return Picture(
         key=key,
         path=f"{FOLDER}/{path.name}",
