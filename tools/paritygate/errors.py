@@ -20,7 +20,7 @@ Anything else that escapes is a bug of paritygate, not of its user.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 
 
@@ -54,6 +54,10 @@ class Problem:
         """``path:line:column: [rule] message; hint`` on one line."""
         tail = f"; {self.hint}" if self.hint else ""
         return f"{self.path}:{self.line}:{self.column}: [{self.rule}] {self.message}{tail}"
+
+    def data(self) -> dict[str, str | int]:
+        """The problem as plain data, in the order of its fields."""
+        return asdict(self)
 
     def github(self) -> str:
         """A GitHub Actions workflow command that annotates the line."""

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from paritygate.ci.generate import generate
-from paritygate.manifest.index import load_cases
+from paritygate.ci.generate import Generated, generate
+from paritygate.manifest.index import load_project
 from paritygate.manifest.project import find_project
-from paritygate.manifest.registries import load_registries
 
 HARDWARE: dict[str, Any] = {
     "schema_version": 1,
@@ -91,12 +90,15 @@ class Workshop:
         }
         return self.write(f"cases/{name}.case.yaml", {**data, **changes})
 
-    def files(self) -> dict[str, str]:
+    def generated(self) -> Generated:
         """What ``generate`` gives for the project as it is now."""
         project = find_project(self.root)
-        registries = load_registries(project)
-        files = generate(project, load_cases(project, registries), registries)
-        return {path.as_posix(): text for path, text in files.items()}
+        registries, loaded = load_project(project)
+        return generate(project, loaded, registries)
+
+    def files(self) -> dict[str, str]:
+        """The generated files by their paths as text."""
+        return {path.as_posix(): text for path, text in self.generated().files.items()}
 
     def uploaded(self, lane: str = "nightly") -> list[dict[str, Any]]:
         """The steps of a lane as the agents get them: parsed, interpolated with an empty environment, ungrouped."""

@@ -92,7 +92,7 @@ def test_texts_come_out_of_the_upload_as_meant(full: Any) -> None:
     assert steps["texts"]["label"] == expected
     assert steps["two"]["group"] == "Group ${X} & 'co' 🎉"
     lines = steps["texts"]["command"].split("\n")
-    assert lines[-3:-1] == ['export X="${Y:-$(date)}" # 🎉', "echo '$$' \"`date`\""]
+    assert lines[-4:-2] == ['export X="${Y:-$(date)}" # 🎉', "echo '$$' \"`date`\""]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paritygate.ci.generate import apply, compare, generate, notes
+from paritygate.ci.generate import apply, compare, generate
 from paritygate.errors import ManifestError, UsageError
 from paritygate.manifest.index import Loaded, load_cases
 from paritygate.manifest.project import find_project
@@ -69,7 +69,7 @@ def test_hash_seeds_and_working_folders_do_not_matter(workshop: Any, tmp_path_fa
         "from paritygate.manifest.project import find_project\n"
         "from paritygate.manifest.registries import load_registries\n"
         "p = find_project(Path(sys.argv[1])); r = load_registries(p)\n"
-        "files = generate(p, load_cases(p, r), r)\n"
+        "files = generate(p, load_cases(p, r), r).files\n"
         "sys.stdout.buffer.write(''.join(f'{k}\\n{v}' for k, v in files.items()).encode())\n"
     )
     outputs = set()
@@ -189,10 +189,14 @@ def test_every_variant_is_a_step_of_its_own(workshop: Any) -> None:
 
 def test_more_steps_than_one_upload_takes_are_pointed_out(workshop: Any) -> None:
     workshop.case("many", variants=[{"id": f"v{index}"} for index in range(501)])
-    files = {Path(path): text for path, text in workshop.files().items()}
-    assert notes(files) == [f"{NIGHTLY} has 501 steps; Buildkite takes 500 in one upload"]
+    assert workshop.generated().notes == (f"{NIGHTLY} has 501 steps; Buildkite takes 500 in one upload",)
     workshop.case("many", variants=[{"id": f"v{index}"} for index in range(500)])
-    assert notes({Path(path): text for path, text in workshop.files().items()}) == []
+    assert workshop.generated().notes == ()
+
+
+def test_a_setup_line_that_looks_like_a_step_key_is_no_step(workshop: Any) -> None:
+    workshop.case("many", ci={"setup": ["echo", "        key: "] * 501})
+    assert workshop.generated().notes == ()
 
 
 def test_the_sources_file_lists_every_step_with_its_lane_and_preset(workshop: Any) -> None:

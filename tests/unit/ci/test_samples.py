@@ -31,7 +31,7 @@ GPU_CASES = {
 def differences(root: Path) -> list[str]:
     project = find_project(root)
     registries = load_registries(project)
-    files = generate(project, load_cases(project, registries), registries)
+    files = generate(project, load_cases(project, registries), registries).files
     assert files
     return [drift.diff for drift in compare(project, files)]
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+
+from paritygate.ci.build import build_steps
+from paritygate.errors import ManifestError
+from paritygate.manifest.index import load_project
+from paritygate.manifest.project import find_project
 
 SHELLS = {"bash": ["/bin/bash", "-e", "-c"], "sh": ["/bin/sh", "-e", "-c"]}
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
@@ -19,6 +26,22 @@ def script(workshop: Any, setup: list[str]) -> str:
     return str(workshop.uploaded()[0]["command"])
 
 
+#: Each ends the script, or hides what follows it, with status 0.
+EARLY_ENDS = (
+    '[ -n "${NOT_SET-}" ] || exit 0',
+    "true; exit 0",
+    "cd / && exit 0",
+    "if true; then exit 0; fi",
+    "exit 0",
+    "exit",
+    "{ exit 0; }",
+    "stop() { exit 0; }; stop",
+    'eval "exit 0"',
+    "return 0",
+    ". ./leave.sh",
+)
+
+
 def run(tmp_path: Path, command: str, *, shell: str, pytest_body: str) -> int:
     """The exit code of a script in a folder of its own, where ``pytest`` is a shell script."""
     folder = tmp_path / "agent"
@@ -26,6 +49,7 @@ def run(tmp_path: Path, command: str, *, shell: str, pytest_body: str) -> int:
     stand_in = folder / "bin" / "pytest"
     stand_in.write_text(f"#!/bin/sh\n{pytest_body}", encoding="utf-8")
     stand_in.chmod(0o755)
+    (folder / "leave.sh").write_text("exit 0\n", encoding="utf-8")
     env = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
     return subprocess.run(
         [*SHELLS[shell], command], cwd=folder, env=env, capture_output=True, check=False, timeout=30
@@ -48,7 +72,7 @@ def test_pytest_gets_exactly_one_node_its_marks_and_the_expected_count(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("code", [1, 4, 5, 75])
+@pytest.mark.parametrize("code", [0, 1, 4, 5, 75])
 def test_the_exit_code_of_pytest_is_that_of_the_step(tmp_path: Path, workshop: Any, shell: str, code: int) -> None:
     assert run(tmp_path, script(workshop, []), shell=shell, pytest_body=f"exit {code}\n") == code
 
@@ -62,6 +86,48 @@ def test_a_failing_setup_line_fails_the_step_and_no_test_runs(
 ) -> None:
     assert run(tmp_path, script(workshop, ["true", line]), shell=shell, pytest_body=GREEN) != 0
     assert not (tmp_path / "agent/arguments.txt").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("line", EARLY_ENDS)
+def test_a_setup_line_that_ends_the_script_early_is_red(tmp_path: Path, workshop: Any, shell: str, line: str) -> None:
+    assert run(tmp_path, script(workshop, ["true", line, "true"]), shell=shell, pytest_body=GREEN) != 0
+    assert not (tmp_path / "agent/arguments.txt").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_early_end_says_what_happened_and_keeps_its_own_red_status(
+    tmp_path: Path, workshop: Any, shell: str
+) -> None:
+    assert run(tmp_path, script(workshop, ["false || exit 75"]), shell=shell, pytest_body=GREEN) == 75
+    done = subprocess.run(
+        [*SHELLS[shell], script(workshop, ["exit 0"])], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "the setup ended the script before the test\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_subshell_that_ends_leaves_the_test_to_decide(tmp_path: Path, workshop: Any, shell: str) -> None:
+    assert run(tmp_path, script(workshop, ["(exit 0)"]), shell=shell, pytest_body="exit 75\n") == 75
+
+
+@pytest.mark.parametrize("text", ["echo a\nexit 0", "echo a\r", "echo a\n"])
+@pytest.mark.parametrize("place", ["case", "hardware"])
+def test_a_line_break_in_a_setup_line_is_refused(workshop: Any, text: str, place: str) -> None:
+    hardware = json.loads((workshop.root / ".buildkite/hardware.yml").read_text())
+    hardware["skus"]["H100"]["setup"] = [text] * (place == "hardware")
+    workshop.write(".buildkite/hardware.yml", hardware)
+    with pytest.raises(ManifestError, match=r"\[format\].*expected one shell line, without a line break"):
+        script(workshop, [text] * (place == "case"))
+
+
+def test_the_environment_of_the_pool_cannot_make_a_step_forget_that_it_is_ci(workshop: Any) -> None:
+    workshop.case("one")
+    project = find_project(workshop.root)
+    registries, loaded = load_project(project)
+    pool = msgspec.structs.replace(registries.hardware["H100"], env={"CI": "false", "A": "1"})
+    (step,) = build_steps(loaded.cases, project, msgspec.structs.replace(registries, hardware={"H100": pool}))
+    assert step.env == {"A": "1", "CI": "true"}
 
 
 def test_a_failing_left_side_of_a_pipe_fails_the_step(tmp_path: Path, workshop: Any) -> None:

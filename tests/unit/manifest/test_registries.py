@@ -134,6 +134,7 @@ BAD_HARDWARE = {
         "is taken",
     ),
     "variable of the agent": ("queue: gpu", "queue: gpu\n    env: {BUILDKITE_X: 'a'}", "7:11: [env]", "BUILDKITE_X"),
+    "the variable that says CI": ("queue: gpu", "queue: gpu\n    env: {CI: 'false'}", "7:11: [env]", "'CI'"),
     "number as variable": ("queue: gpu", "queue: gpu\n    env: {A_B: 08}", "7:16: ", "leading zero"),
 }
 
@@ -171,7 +172,7 @@ BAD_SOURCES = {
     "missing file": ("src/engine,", "src/engin.py,", "4:12: [source-path] no path starts with 'src/engin.py'"),
     "out of the project": ("[src/]", "[src/../../x/]", "2:10: [source-path]"),
     "absolute": ("[src/]", "[/src/]", "2:10: [format]"),
-    "external that is not": ("external: true", "external: false", "4:60: [value]"),
+    "external that is not": ("external: true", "external: false", "false is not a valid value here; expected true"),
     "misspelt external": ("external: true", "extrenal: true", "did you mean 'external'?"),
     "nothing": ("[src/]", "[]", "at least 1 entry"),
     "number": ("[src/]", "[1]", "2:10: [type]"),
@@ -188,6 +189,13 @@ def test_a_mistake_in_sources_is_named(read: Any, old: str, new: str, words: str
 def test_a_sku_and_a_lane_cannot_share_a_mark(read: Any) -> None:
     lanes = LANES.replace("nightly:", "cuda:")
     assert any("mark-clash" in text for text in problems(read, lanes=lanes))
+
+
+def test_provisional_is_green_only_in_a_declared_lane_that_says_so(read: Any) -> None:
+    registries = read(
+        lanes=LANES + "  trial: {description: x, if: x, group: x, max_timeout_minutes: 1, allow_provisional: true}\n"
+    )
+    assert [registries.allows_provisional(name) for name in ("trial", "nightly", "nowhere")] == [True, False, False]
 
 
 def test_a_source_may_be_the_start_of_names(tmp_path: Path) -> None:
@@ -210,6 +218,10 @@ def test_a_source_may_be_the_start_of_names(tmp_path: Path) -> None:
         "x # it's",
         "a <<< b",
         "# x",
+        "exit 0",
+        "docker exec box make",
+        "find . -exec rm {} +",
+        "./set-trap.sh",
     ],
 )
 def test_whole_lines_are_taken(line: str) -> None:
@@ -220,7 +232,8 @@ def test_whole_lines_are_taken(line: str) -> None:
     "line",
     [
         *("echo 'open", 'echo "open', "true ||", "true &&", "a |", "a || # why", "a \\", "f() {", "(", "cat <<EOF"),
-        *("exit 0", "exec true", "return", 'echo "\\$HOME"'),
+        *("exec true", "true && exec true", "if true; then exec true; fi", "command exec true", "( exec true"),
+        *("trap - EXIT", "true; trap 'exit 0' EXIT", 'eval "trap - EXIT"', 'echo "\\$HOME"'),
     ],
 )
 def test_a_line_that_would_swallow_or_skip_the_test_is_refused_with_a_way_out(line: str) -> None:

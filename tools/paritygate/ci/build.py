@@ -20,13 +20,15 @@ RETRIES = (Retry(exit_status=-1, limit=2), Retry(exit_status=int(ExitCode.INFRAS
 
 #: A failing setup line ends the script. Some agents run it with a plain sh, which may not know pipefail.
 _STRICT = ("set -eu", "if (set -o pipefail) 2>/dev/null; then set -o pipefail; fi")
+#: Whatever a setup line does, a script that ends before the test command is red.
+_GUARD = """trap 'case $? in 0) echo "the setup ended the script before the test" >&2; exit 1 ;; esac' EXIT"""
+_UNGUARD = "trap - EXIT"
 _BACKSLASHED_DOLLAR = re.compile(r"\\+\$")
 
 
 def build_steps(cases: Iterable[Case], project: Project, registries: Registries) -> tuple[Step, ...]:
     """One step per case variant, sorted by key. The cases passed the rules: lane and hardware are to be had."""
     presets: dict[tuple[str, int], Preset | None] = {}
-    helpers: dict[str, tuple[str, ...]] = {}
     steps: list[Step] = []
     for case in cases:
         wanted = (case.ci.sku[0], case.ci.cards)
@@ -34,13 +36,11 @@ def build_steps(cases: Iterable[Case], project: Project, registries: Registries)
             presets[wanted] = registries.preset(*wanted)
         preset = presets[wanted]
         assert preset is not None, f"rules let {case.id} pass without hardware"
-        steps.append(_step(case, project, registries, preset=preset, helpers=helpers))
+        steps.append(_step(case, project, registries, preset=preset))
     return tuple(sorted(steps, key=lambda step: step.key))
 
 
-def _step(
-    case: Case, project: Project, registries: Registries, *, preset: Preset, helpers: dict[str, tuple[str, ...]]
-) -> Step:
+def _step(case: Case, project: Project, registries: Registries, *, preset: Preset) -> Step:
     lane = registries.lanes[case.ci.lane]
     hardware = f"{preset.cards}x {preset.hardware.sku}" if preset.cards else preset.hardware.sku
     return Step(
@@ -50,25 +50,25 @@ def _step(
         lane=lane,
         preset=preset,
         timeout_minutes=case.ci.timeout_minutes,
-        script=_script(case, project, registries, preset=preset),
+        script=_script(case, project, preset),
         # The plugin is strict where CI is "true"; a container need not inherit the agent's environment.
-        env={"CI": "true", **preset.hardware.env},
+        env={**preset.hardware.env, "CI": "true"},
         artifacts=(f"{project.artifacts}/{case.id}/**/*", _junit(case, project)),
         retries=RETRIES,
-        sources=case_sources(case, registries, helpers=helpers),
+        sources=case_sources(case, registries),
     )
 
 
-def _script(case: Case, project: Project, registries: Registries, *, preset: Preset) -> str:
+def _script(case: Case, project: Project, preset: Preset) -> str:
     """Setup, then exactly one pytest node as the last command, so that its exit code is the script's."""
     node = f"{project.test_module}::test_accuracy[{case.id}]"
-    expression = mark_expression(case, registries, sku=preset.hardware.sku)
+    expression = mark_expression(case, sku=preset.hardware.sku)
     command = (
         f'pytest {shlex.quote(node)} -m "{expression}" --paritygate-expect 1 '
         f"--junitxml {shlex.quote(_junit(case, project))}"
     )
-    setup = (line.strip("\n") for line in (*preset.hardware.setup, *case.ci.setup))
-    return "\n".join((*_STRICT, *setup, command))
+    setup = (*preset.hardware.setup, *case.ci.setup)
+    return "\n".join((*_STRICT, _GUARD, *setup, _UNGUARD, command))
 
 
 def _junit(case: Case, project: Project) -> str:

@@ -1,4 +1,4 @@
-"""Neutral steps -> a Buildkite pipeline, as plain data and as the text to upload."""
+"""Neutral steps -> the text of a Buildkite pipeline, ready to upload."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ from paritygate.manifest.registry_rules import SHARED_MEMORY
 MAX_JOBS_PER_UPLOAD = 500
 
 
-def pipeline(steps: Iterable[Step]) -> dict[str, Any]:
-    """What one lane's pipeline means, before any escaping: groups by name, steps by key."""
-    groups = groupby(_grouped(steps), key=lambda step: step.group)
-    return {"steps": [{"group": name, "steps": [command_step(step) for step in members]} for name, members in groups]}
-
-
 def pipeline_text(steps: Iterable[Step]) -> str:
-    """The same pipeline as YAML, escaped for the upload."""
+    """One lane's pipeline as YAML, escaped for the upload: groups by name, steps by key."""
     shared: dict[str, str] = {}
     parts = ["steps:\n"]
-    for name, members in groupby(_grouped(steps), key=lambda step: step.group):
+    grouped = sorted(steps, key=lambda step: (step.group, step.key))
+    for name, members in groupby(grouped, key=lambda step: step.group):
         parts.append(f"  - group: {scalar(name)}\n    steps:\n")
         for step in members:
             preset = step.preset
@@ -35,11 +30,6 @@ def pipeline_text(steps: Iterable[Step]) -> str:
     return escape("".join(parts))
 
 
-def command_step(step: Step) -> dict[str, Any]:
-    """One step as Buildkite's command step."""
-    return {**_identity(step), **_placement(step.preset), **_work(step)}
-
-
 def escape(text: str) -> str:
     """Text that the upload's interpolation turns back into ``text``: every dollar is meant for run time.
 
@@ -47,10 +37,6 @@ def escape(text: str) -> str:
     backslash has no safe spelling; such texts are refused or cleaned before they get here.
     """
     return text.replace("$", "$$")
-
-
-def _grouped(steps: Iterable[Step]) -> list[Step]:
-    return sorted(steps, key=lambda step: (step.group, step.key))
 
 
 def _identity(step: Step) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -42,8 +42,18 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     diff: str
 
 
-def generate(project: Project, loaded: Loaded, registries: Registries) -> dict[Path, str]:
-    """Project-relative path -> text of every file that should exist; a lane without cases has none.
+class Generated(NamedTuple):
+    """What should exist, and what a person should know about it although nothing is wrong.
+
+    ``files`` maps project-relative paths to texts; a lane without cases has none.
+    """
+
+    files: dict[Path, str]
+    notes: tuple[str, ...]
+
+
+def generate(project: Project, loaded: Loaded, registries: Registries) -> Generated:
+    """The generated files of a project.
 
     Raises:
         ManifestError: with every problem of the manifests.
@@ -55,23 +65,18 @@ def generate(project: Project, loaded: Loaded, registries: Registries) -> dict[P
     for step in steps:
         by_lane[step.lane.name].append(step)
     folder = Path(project.buildkite)
-    files = {
-        folder / registries.lanes[name].file: _lane_text(project, registries.lanes[name], by_lane[name])
-        for name in sorted(by_lane)
-    }
+    files: dict[Path, str] = {}
+    notes: list[str] = []
+    for name, members in sorted(by_lane.items()):
+        path = folder / registries.lanes[name].file
+        files[path] = _lane_text(project, registries.lanes[name], members)
+        if len(members) > MAX_JOBS_PER_UPLOAD:
+            notes.append(
+                f"{path.as_posix()} has {len(members)} steps; Buildkite takes {MAX_JOBS_PER_UPLOAD} in one upload"
+            )
     if steps:
         files[folder / SOURCES_FILE] = _sources_text(project, registries, steps)
-    return files
-
-
-def notes(files: Mapping[Path, str]) -> list[str]:
-    """What a person should know about files that are right as they are."""
-    found = []
-    for path, text in files.items():
-        jobs = text.count("\n        key: ")
-        if jobs > MAX_JOBS_PER_UPLOAD:
-            found.append(f"{path.as_posix()} has {jobs} steps; Buildkite takes {MAX_JOBS_PER_UPLOAD} in one upload")
-    return found
+    return Generated(files, tuple(notes))
 
 
 def compare(project: Project, files: Mapping[Path, str]) -> tuple[Drift, ...]:

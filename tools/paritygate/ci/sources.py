@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import posixpath
-from collections.abc import Iterator
-from pathlib import Path
-
 from paritygate.manifest.case import Case
 from paritygate.manifest.paths import path_values
 from paritygate.manifest.project import Project
@@ -21,28 +16,18 @@ def shared_sources(project: Project, registries: Registries) -> tuple[str, ...]:
     return tuple(sorted({*derived, *(source.path for source in registries.shared)}))
 
 
-def case_sources(case: Case, registries: Registries, *, helpers: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+def case_sources(case: Case, registries: Registries) -> tuple[str, ...]:
     """Path prefixes on which one case depends beyond the shared ones. Sorted.
 
-    The manifest and what it extends, the gate file and its evidence (also before they exist), adapters with the
-    modules beside them that they import, prompt files, inputs, a model that ships with the project, and the declared
-    sources with ``@name`` resolved.
-
-    Args:
-        case: the case.
-        registries: where ``@name`` is looked up.
-        helpers: adapter -> its helper modules, filled on use: cases share adapters.
+    The manifest and what it extends, the gate file and its evidence (also before they exist), adapters, prompt files,
+    inputs, a model that ships with the project, and the declared sources with ``@name`` resolved.
     """
     folder, _, name = case.manifest.rpartition("/")
     folder = f"{folder}/" if folder else ""
     found = {case.manifest, *case.bases, f"{folder}{name.removesuffix('.case.yaml')}.gate.yaml", f"{folder}evidence/"}
     for value in path_values(case.document):
-        if value.pointer[-1] == "adapter":
-            if value.text not in helpers:
-                helpers[value.text] = tuple(_closure(case.root, value.text))
-            found.update(helpers[value.text])
-        elif "assets" not in value.pointer:
-            # An asset is built from sources, so it is none.
+        # An asset is built from sources, so it is none.
+        if "assets" not in value.pointer:
             found.add(f"{value.text}/" if value.expects == "folder" else value.text)
     for entry in case.ci.sources:
         if entry.startswith("@"):
@@ -50,31 +35,3 @@ def case_sources(case: Case, registries: Registries, *, helpers: dict[str, tuple
         else:
             found.add(entry)
     return tuple(sorted(found))
-
-
-def _closure(root: Path, adapter: str) -> Iterator[str]:
-    """The adapter and every module of its own folder that it imports, directly or not."""
-    folder = posixpath.dirname(adapter)
-    waiting, seen = [adapter], {adapter}
-    while waiting:
-        path = waiting.pop()
-        yield path
-        for module in _imports(root / path):
-            beside = posixpath.join(folder, *module.split("."))
-            for candidate in (f"{beside}.py", f"{beside}/__init__.py"):
-                if candidate not in seen and (root / candidate).is_file():
-                    seen.add(candidate)
-                    waiting.append(candidate)
-
-
-def _imports(path: Path) -> Iterator[str]:
-    """Top modules that a Python file imports; nothing for one that cannot be read or parsed: its run will tell."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module

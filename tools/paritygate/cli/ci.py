@@ -8,12 +8,10 @@ from typing import Any
 
 import click
 
-from paritygate.ci.generate import COMMAND, Drift, apply, compare, generate, notes
-from paritygate.errors import DriftError, ManifestError, Problem
-from paritygate.manifest.index import load_cases
+from paritygate.ci.generate import COMMAND, Drift, apply, compare, generate
+from paritygate.errors import DriftError, ManifestError
+from paritygate.manifest.index import load_project
 from paritygate.manifest.project import find_project
-from paritygate.manifest.registries import Registries, load_registries
-from paritygate.manifest.rules.table import REGISTRY_RULES
 
 _VERBS = {"changed": "wrote", "missing": "wrote", "stale": "removed"}
 
@@ -35,7 +33,7 @@ def generate_command(*, check: bool, as_json: bool) -> int:
         result, drifts = _generate(check=check)
     except ManifestError as error:
         if as_json:
-            click.echo(_json({"problems": [_problem(problem) for problem in error.problems]}))
+            click.echo(_json({"problems": [problem.data() for problem in error.problems]}))
         raise
     if as_json:
         click.echo(_json(result))
@@ -49,13 +47,8 @@ def generate_command(*, check: bool, as_json: bool) -> int:
 
 def _generate(*, check: bool) -> tuple[dict[str, Any], tuple[Drift, ...]]:
     project = find_project(Path.cwd())
-    try:
-        registries = load_registries(project)
-    except ManifestError as error:
-        loaded = load_cases(project, Registries())
-        others = [problem for problem in loaded.problems if problem.rule not in REGISTRY_RULES]
-        raise ManifestError([*error.problems, *others]) from None
-    files = generate(project, load_cases(project, registries), registries)
+    registries, loaded = load_project(project)
+    files, notes = generate(project, loaded, registries)
     drifts = compare(project, files)
     if not check:
         apply(project, files, drifts)
@@ -64,7 +57,7 @@ def _generate(*, check: bool) -> tuple[dict[str, Any], tuple[Drift, ...]]:
         "drift": [{"path": drift.path, "kind": drift.kind, "diff": drift.diff} for drift in drifts],
         "mended": not check,
         "unchanged": sorted(path.as_posix() for path in files if path.as_posix() not in touched),
-        "notes": notes(files),
+        "notes": notes,
     }
     return result, drifts
 
@@ -76,10 +69,6 @@ def _print(result: dict[str, Any], drifts: tuple[Drift, ...], *, check: bool) ->
         click.echo(f"as generated: {path}")
     for note in result["notes"]:
         click.echo(f"note: {note}", err=True)
-
-
-def _problem(problem: Problem) -> dict[str, Any]:
-    return {name: getattr(problem, name) for name in ("path", "line", "column", "rule", "message", "hint")}
 
 
 def _json(data: dict[str, Any]) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import click
 
 from paritygate.errors import ExitCode, ManifestError, Problem
-from paritygate.gates.evidence import check_all_evidence
-from paritygate.manifest.index import load_cases
+from paritygate.manifest.index import load_project
 from paritygate.manifest.project import PROJECT_FILE, Project, find_project
-from paritygate.manifest.registries import Registries, load_registries
-from paritygate.manifest.rules.table import REGISTRY_RULES, summaries
+from paritygate.manifest.rules.table import summaries
 
 _RULES = "\b\nRules:\n" + "\n".join(f"  {name:<22} {summary}" for name, summary in summaries().items())
 
@@ -50,16 +49,12 @@ def command(*, paths: tuple[Path, ...], form: Literal["text", "json", "github"],
 
 
 def _validate(project: Project, paths: tuple[Path, ...]) -> _Result:
-    try:
-        registries = load_registries(project)
-    except ManifestError as error:
-        loaded = load_cases(project, Registries(), only=paths)
-        others = tuple(problem for problem in loaded.problems if problem.rule not in REGISTRY_RULES)
-        problems = error.problems + others
-    else:
-        loaded = load_cases(project, registries, only=paths)
-        problems = loaded.problems
-    problems += check_all_evidence(loaded.cases)
+    _, loaded = load_project(project, only=paths)
+    problems = loaded.problems
+    if gated := [case for case in loaded.cases if os.path.lexists(case.gate_file)]:
+        from paritygate.gates.evidence import check_all_evidence  # noqa: PLC0415 - few projects start with gates
+
+        problems += check_all_evidence(gated)
     if not loaded.files:
         problems += (_no_cases(project, paths),)
     return _Result(
@@ -92,16 +87,6 @@ def _json(result: _Result) -> str:
         "cases": result.cases,
         "variants": result.variants,
         "files": result.files,
-        "problems": [
-            {
-                "path": problem.path,
-                "line": problem.line,
-                "column": problem.column,
-                "rule": problem.rule,
-                "message": problem.message,
-                "hint": problem.hint,
-            }
-            for problem in result.problems
-        ],
+        "problems": [problem.data() for problem in result.problems],
     }
     return json.dumps(data, indent=2, ensure_ascii=False)

@@ -17,9 +17,9 @@ from paritygate.manifest.files import Files
 from paritygate.manifest.loader import Document, parse
 from paritygate.manifest.nodes import Node, nodes
 from paritygate.manifest.project import Project
-from paritygate.manifest.registries import Registries
+from paritygate.manifest.registries import Registries, load_registries
 from paritygate.manifest.rules.context import CaseContext, GateContext
-from paritygate.manifest.rules.table import CASE_RULES, GATE_RULES
+from paritygate.manifest.rules.table import CASE_RULES, GATE_RULES, REGISTRY_RULES
 from paritygate.manifest.schemas import check, has_shape
 from paritygate.manifest.source import MAX_BYTES, decode, read_source
 from paritygate.manifest.wording import nearest
@@ -53,6 +53,23 @@ def load_cases(project: Project, registries: Registries, *, only: Path | Sequenc
         load.cache.save(is_complete=not only)
     cases = tuple(sorted(load.cases, key=lambda case: case.id))
     return Loaded(cases, tuple(sorted(set(load.problems))), len(listing.cases) + len(listing.gates))
+
+
+def load_project(project: Project, *, only: Sequence[Path] = ()) -> tuple[Registries, Loaded]:
+    """Registries and cases, with the problems of both in one pass.
+
+    Where a registry is broken, what a case refers to in it cannot be judged, and is not reported.
+
+    Raises:
+        UsageError: when ``only`` does not exist or lies outside the project.
+    """
+    try:
+        registries = load_registries(project)
+    except ManifestError as error:
+        loaded = load_cases(project, Registries(), only=only)
+        others = [problem for problem in loaded.problems if problem.rule not in REGISTRY_RULES]
+        return Registries(), loaded._replace(problems=tuple(sorted([*error.problems, *others])))
+    return registries, load_cases(project, registries, only=only)
 
 
 @contextmanager

@@ -21,16 +21,9 @@ def marks(case: Case, registries: Registries) -> tuple[str, ...]:
     return tuple(dict.fromkeys(["accuracy", ci.lane, *platforms, *ci.sku, *cards, *MODALITIES[case.output.kind]]))
 
 
-def mark_expression(case: Case, registries: Registries, *, sku: str | None = None) -> str:
-    """The ``-m`` expression of the step that runs a case: ``nightly and H100 and cards_1``, ``nightly and CPU``.
-
-    Args:
-        case: the case.
-        registries: unused by today's marks, but what a mark means is theirs to say.
-        sku: which of the alternatives the step runs on; the case's default when None.
-    """
-    del registries
-    parts = [case.ci.lane, sku or case.ci.sku[0]]
+def mark_expression(case: Case, *, sku: str) -> str:
+    """The ``-m`` expression of the step that runs a case on ``sku``: ``nightly and H100 and cards_1``."""
+    parts = [case.ci.lane, sku]
     if case.ci.cards:
         parts.append(f"cards_{case.ci.cards}")
     return " and ".join(parts)

@@ -136,6 +136,10 @@ class Registries(msgspec.Struct, frozen=True, kw_only=True):
         )
         return Preset(name=f"{sku}_{cards}".lower(), hardware=hardware, cards=cards, resources=total)
 
+    def allows_provisional(self, lane: str) -> bool:
+        """Whether a provisional verdict is green in that lane; no for a lane that is not declared."""
+        return lane in self.lanes and self.lanes[lane].allow_provisional
+
     def unmet(self, sku: str, cards: int) -> tuple[str, str] | None:
         """Why no preset serves this hardware, as (message, hint); None where one does."""
         if sku not in self.hardware:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from paritygate.errors import Problem
@@ -54,8 +54,9 @@ def _text_problems(document: Document, pointer: Pointer, entry: Mapping[str, Any
             yield document.problem((*pointer, "mounts", index, "name"), "mounts", message, hint="rename it")
         names.append(mount["name"])
     for key, value in entry.get("env", {}).items():
-        if key.startswith(("BUILDKITE_", "PARITYGATE_")):
-            message = f"the variable {key!r} is set by {key.partition('_')[0].lower()}"
+        if key == "CI" or key.startswith(("BUILDKITE_", "PARITYGATE_")):
+            owner = "every step" if key == "CI" else key.partition("_")[0].lower()
+            message = f"the variable {key!r} is set by {owner}"
             yield document.problem((*pointer, "env", key), "env", message, hint="remove it", at_key=True)
         elif fault := upload_fault(value):
             yield document.problem((*pointer, "env", key), "env", fault[0], hint=fault[1])
@@ -81,12 +82,23 @@ def source_problems(document: Document, root: Path) -> Iterable[Problem]:
         for index, entry in enumerate(entries):
             external = not isinstance(entry, str)
             path = entry["path"] if external else entry
-            if ".." in PurePosixPath(path).parts:
-                message = f"the path {path!r} leads out of the project"
-                yield document.problem((*pointer, index), "source-path", message, hint="name a path inside it")
-            elif not external and (reason := missing_source(path, root)):
-                hint = "correct it, or write {path: ..., external: true} for another repository"
-                yield document.problem((*pointer, index), "source-path", reason, hint=hint)
+            elsewhere = "write {path: ..., external: true} for another repository"
+            if fault := source_fault(path, None if external else root, elsewhere=elsewhere):
+                yield document.problem((*pointer, index), "source-path", fault[0], hint=fault[1])
+
+
+def source_fault(path: str, root: Path | None, *, elsewhere: str) -> tuple[str, str] | None:
+    """Why a path prefix cannot be a source, as (message, hint); None when it can.
+
+    Args:
+        path: the prefix.
+        root: where it must match something; None when nothing can be known about that.
+        elsewhere: what to do about a path of another repository.
+    """
+    if path.startswith("/") or ".." in path.split("/"):
+        return f"the path {path!r} leads out of the project", "name a path relative to the root of the project"
+    reason = missing_source(path, root) if root is not None else None
+    return None if reason is None else (reason, f"correct it, or {elsewhere}")
 
 
 def missing_source(path: str, root: Path) -> str | None:

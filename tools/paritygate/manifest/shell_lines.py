@@ -1,16 +1,18 @@
 """Shell lines that a person writes into ``setup`` lists, judged without a shell.
 
-They stand before the test command in one script. A line that is not complete would swallow that command, and one
-that ends the script would skip it: either way the step would be green without a test.
+They stand before the test command in one script. The script itself sees to it that ending early is never green
+(``ci.build``); here a line is refused early that could not work, or that would take that guard away.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from functools import lru_cache
 
 _JOINERS = ("&&", "||", "|", "\\", "(", "{")
-_ENDERS = frozenset({"exec", "exit", "logout", "return"})
+#: ``trap`` would replace the guard, and ``exec`` of a program would end the shell without running it.
+_UNGUARDED = re.compile(r"(?<![\w./-])trap(?![\w./-])|(?:^|[;&|({!]|\b(?:then|do|else|builtin|command|eval))\s*exec\b")
 
 
 def upload_fault(text: str) -> tuple[str, str] | None:
@@ -40,6 +42,7 @@ def setup_fault(line: str) -> tuple[str, str] | None:
         return "the shell line is not complete: it continues into the next one", "make each line a whole command"
     if "<<" in line and "<<<" not in line:
         return "a here-document would swallow the test command", "put the text into a file of the project"
-    if words and words[0] in _ENDERS:
-        return f"{words[0]!r} would end the script before the test command", "write a line that fails instead"
+    if words and (found := _UNGUARDED.search(line)):
+        word = "trap" if found.group() == "trap" else "exec"
+        return f"{word!r} would let the step be green without its test", "put it into a script file of the project"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -140,9 +141,14 @@ def _enum(document: Located, node: Mapping[str, Any], pointer: Pointer, error: A
     options = node.get("enum", [node["const"]] if "const" in node else [])
     names = [option for option in options if isinstance(option, str)]
     word = error.instance if isinstance(error.instance, str) else ""
-    hint = nearest(word, names) or f"expected {' or '.join(str(option) for option in options)}"
+    hint = nearest(word, names) or f"expected {' or '.join(map(_spelled, options))}"
     message = f"{spell(pointer)}: {show(error.instance)} is not a valid value here"
     yield document.problem(pointer, "value", message, hint=hint)
+
+
+def _spelled(option: Any) -> str:
+    """An option as YAML writes it: ``true``, not ``True``."""
+    return option if isinstance(option, str) else json.dumps(option)
 
 
 def _pattern(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from paritygate.errors import Problem
 from paritygate.manifest.registries import Registries
-from paritygate.manifest.registry_rules import missing_source
+from paritygate.manifest.registry_rules import source_fault
 from paritygate.manifest.rules.context import CaseContext
 from paritygate.manifest.shell_lines import setup_fault
 from paritygate.manifest.wording import nearest
@@ -65,18 +65,12 @@ def setup(case: CaseContext) -> Iterable[Problem]:
 def sources(case: CaseContext) -> Iterable[Problem]:
     """``@name`` is in the registry, and a path leads to something in the project."""
     for index, source in enumerate(case.data["ci"].get("sources", ())):
-        if fault := _source_fault(source, case):
+        if source.startswith("@"):
+            fault = _reference_fault(source, case.registries)
+        else:
+            fault = source_fault(source, case.files.root, elsewhere="list another repository's paths in sources.yml")
+        if fault:
             yield case.at(("ci", "sources", index), "sources", fault[0], hint=fault[1])
-
-
-def _source_fault(source: str, case: CaseContext) -> tuple[str, str] | None:
-    if source.startswith("@"):
-        return _reference_fault(source, case.registries)
-    if source.startswith("/") or ".." in source.split("/"):
-        return f"the path {source!r} leads out of the project", "name a path relative to the root of the project"
-    if reason := missing_source(source, case.files.root):
-        return reason, "correct it, or list another repository's paths in sources.yml"
-    return None
 
 
 def _reference_fault(source: str, registries: Registries) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from paritygate.manifest.rules.context import CaseContext
 from paritygate.manifest.wording import nearest
 from paritygate.metrics.specs import SPECS
 
-#: A node id becomes a folder, a CI step key and a pytest id.
+#: A node id becomes a folder, a CI step key and a pytest id. The schemas of case and gate files say the same.
 MAX_ID_LENGTH = 100
 
 

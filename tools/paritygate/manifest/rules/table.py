@@ -17,7 +17,9 @@ CASE_RULES: tuple[CaseRule, ...] = (
     CaseRule("files", "inputs, adapters, prompt files and shipped models are there", request.files),
     CaseRule("golden-leg", "the claim golden-regression has a golden leg", comparison.golden_leg),
     CaseRule("hardware", "some preset offers the SKU with that many cards", ci.hardware),
-    CaseRule("id-length", "the id with its variant has at most 100 characters", comparison.id_length),
+    CaseRule(
+        "id-length", f"the id with its variant has at most {comparison.MAX_ID_LENGTH} characters", comparison.id_length
+    ),
     CaseRule("input-digest", "the sha256 of an input is that of its file", request.input_digest),
     CaseRule("inputs", "a task that starts from media has inputs", request.inputs),
     CaseRule("lane", "the lane is in lanes.yml", ci.lane),
