@@ -250,6 +250,15 @@ def test_no_heavy_module_is_loaded(words: list[str], project: Path) -> None:
     subprocess.run([sys.executable, "-c", script], cwd=project, check=True, capture_output=True)
 
 
+def test_validating_a_project_without_gates_loads_nothing_that_judges_them(project: Path) -> None:
+    script = (
+        "import sys\nfrom paritygate.cli.main import main\n"
+        "try:\n    main(['validate'])\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
+        "assert 'paritygate.gates.evidence' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=project, check=True, capture_output=True)
+
+
 def test_this_repository_validates(run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])
     outcome = run("validate")

@@ -9,6 +9,7 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 import paritygate.manifest
+from paritygate.manifest.rules.comparison import MAX_ID_LENGTH
 from paritygate.manifest.rules.table import (
     CASE_RULES,
     GATE_RULES,
@@ -109,3 +110,8 @@ def test_a_place_is_spelt_on_one_line() -> None:
     assert spell(("measure", "output", 0, "metric")) == "measure.output[0].metric"
     assert spell(("candidate", "requires", "a\nb")) == "candidate.requires['a\\nb']"
     assert spell(()) == "the file"
+
+
+@pytest.mark.parametrize(("name", "place"), [("case", "id"), ("gate", "id")])
+def test_schemas_and_code_have_one_limit_of_ids(name: str, place: str) -> None:
+    assert schema_data(name)["$defs"][place]["maxLength"] == MAX_ID_LENGTH

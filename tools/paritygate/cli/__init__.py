@@ -1,1 +1,1 @@
-"""cli room."""
+"""The ``paritygate`` command: words in, a room's work, text or JSON and an exit code out."""

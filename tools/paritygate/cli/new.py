@@ -12,17 +12,18 @@ from paritygate.errors import UsageError
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.project import Project, find_project
 from paritygate.manifest.registries import Registries, load_registries
+from paritygate.manifest.rules.comparison import MAX_ID_LENGTH
 from paritygate.manifest.scalars import resolve
 
-_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,99}\Z")
+_SLUG = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
 
 
 @click.command("new")
 @click.argument("slug")
 def command(*, slug: str) -> int:
     """Scaffold the case SLUG: a manifest and a README, in a folder of its own."""
-    if not _SLUG.match(slug):
-        message = f"{slug!r} is not an id: lower-case letters, digits and hyphens, at most 100"
+    if not _SLUG.match(slug) or len(slug) > MAX_ID_LENGTH:
+        message = f"{slug!r} is not an id: lower-case letters, digits and hyphens, at most {MAX_ID_LENGTH}"
         raise UsageError(message, hint=f"for example: paritygate new {_suggest(slug)}")
     project = find_project(Path.cwd())
     registries = load_registries(project)
@@ -41,7 +42,7 @@ def command(*, slug: str) -> int:
 
 
 def _suggest(slug: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[:100] or "my-case"
+    return re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[:MAX_ID_LENGTH] or "my-case"
 
 
 def _choices(registries: Registries) -> dict[str, str]:

@@ -137,8 +137,7 @@ def _run_result(case: Case, record: RunRecord, opened: Opened) -> tuple[dict[str
     from paritygate.session.folders import run_folder  # noqa: PLC0415
     from paritygate.session.run import exit_code  # noqa: PLC0415
 
-    lane = opened.registries.lanes.get(case.ci.lane)
-    allowed = lane is not None and lane.allow_provisional
+    allowed = opened.registries.allows_provisional(case.ci.lane)
     folder = run_folder(opened.project, case, record.run_id)
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     report = shown / ("report.md" if (folder / "report.md").exists() else "record.json")

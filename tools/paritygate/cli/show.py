@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 
-from paritygate.errors import ManifestError, UsageError
+from paritygate.cli.project import open_project
 from paritygate.manifest.case import Case
 from paritygate.manifest.contract import contract
-from paritygate.manifest.index import Loaded, find_case, load_cases, load_nodes
+from paritygate.manifest.index import load_nodes
 from paritygate.manifest.loader import Pointer
 from paritygate.manifest.merge import Located
 from paritygate.manifest.nodes import Node
-from paritygate.manifest.project import find_project
-from paritygate.manifest.registries import load_registries
 from paritygate.manifest.scalars import resolve
 from paritygate.manifest.suite import items
 from paritygate.manifest.wording import spell
@@ -33,24 +30,13 @@ _BARE = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@() -]*(?<! )\Z")
 @click.option("--json", "as_json", is_flag=True, help="Print data, origins and contract as JSON.")
 def command(*, case: str, as_json: bool) -> int:
     """Print the resolved CASE (node id, case id or manifest) with the file and line of each value."""
-    project = find_project(Path.cwd())
-    found = _find(load_cases(project, load_registries(project)), case)
-    shown = [(one, _node(load_nodes(project, one.manifest), one)) for one in found]
+    opened = open_project()
+    shown = [(one, _node(load_nodes(opened.project, one.manifest), one)) for one in opened.cases(case)]
     if as_json:
         click.echo(json.dumps([_data(one, node) for one, node in shown], indent=2, ensure_ascii=False))
     else:
         click.echo("\n---\n".join("\n".join(_lines(one, node)) for one, node in shown))
     return 0
-
-
-def _find(loaded: Loaded, name: str) -> tuple[Case, ...]:
-    try:
-        return find_case(loaded, name)
-    except UsageError:
-        # The case may be missing because its file has problems: those are the better answer.
-        if loaded.problems:
-            raise ManifestError(loaded.problems) from None
-        raise
 
 
 def _node(nodes: list[Node], case: Case) -> Node:
