@@ -85,12 +85,15 @@ def test_token_ids_of_an_unknown_item_are_different(parts):
 
 @pytest.mark.parametrize(
     ("timesteps", "detail"),
-    [([999, 749, 499, 249], "position 0: reference 751, candidate 999"),
-     ([751, 501, 251], "length: the reference has 4 entries, the candidate 3"),
-     ([751, 501, 251, math.nan], "position 3")],
-    ids=["trailing-for-leading", "one-step-less", "nan"],
+    [([999, 749, 499, 249], "4 of 4 timesteps differ, most at index 0: reference 751, candidate 999"),
+     ([751, 501, 251], "the reference has 4 timesteps, the candidate 3"),
+     ([751, 501, 251, math.nan], "most at index 3"),
+     ([751, 502, 251, 1], "1 of 4 timesteps differ, most at index 1: reference 501, candidate 502"),
+     ([751, 501, 251, 10**400], "most at index 3: reference 1, candidate 1000"),
+     ([751.0, 501.0, 251.0, 10**400], "most at index 3: reference 1, candidate 1000")],
+    ids=["trailing-for-leading", "one-step-less", "nan", "off-by-one", "huge", "huge-among-floats"],
 )  # fmt: skip
-def test_an_unequal_schedule_is_different_at_its_first_index(parts, timesteps, detail):
+def test_an_unequal_schedule_is_different_at_its_worst_index(parts, timesteps, detail):
     status, found = one("timesteps", parts.effective(), parts.effective(timesteps=timesteps))
     assert status == "different"
     assert detail in found
@@ -98,6 +101,30 @@ def test_an_unequal_schedule_is_different_at_its_first_index(parts, timesteps, d
 
 def test_integers_and_floats_of_one_value_are_equal_timesteps(parts):
     assert one("timesteps", parts.effective(), parts.effective(timesteps=[751.0, 501.0, 251.0, 1.0]))[0] == "equal"
+
+
+def flow_timesteps(dtype, *, shift=3.0):
+    sigmas = np.linspace(1, 0.05, 20, dtype=dtype)
+    return [float(value) for value in dtype(shift) * sigmas / (1 + dtype(shift - 1) * sigmas) * dtype(1000)]
+
+
+def test_flow_matching_timesteps_in_float32_and_float64_are_equal_within_rounding(parts):
+    left, right = flow_timesteps(np.float32), flow_timesteps(np.float64)
+    assert left != right
+    status, detail = one("timesteps", parts.effective(timesteps=left), parts.effective(timesteps=right))
+    assert status == "equal"
+    assert "20 timesteps within float32 rounding" in detail
+
+
+@pytest.mark.parametrize("shift", [3.001, 2.9])
+def test_another_shift_of_the_flow_is_no_rounding(parts, shift):
+    left, right = flow_timesteps(np.float32), flow_timesteps(np.float32, shift=shift)
+    assert one("timesteps", parts.effective(timesteps=left), parts.effective(timesteps=right))[0] == "different"
+
+
+def test_large_integer_timesteps_have_no_tolerance(parts):
+    left, right = parts.effective(timesteps=[1_000_000]), parts.effective(timesteps=[1_000_001])
+    assert one("timesteps", left, right)[0] == "different"
 
 
 def ddpm_sigmas(dtype, *, beta_end=0.02):
@@ -172,7 +199,28 @@ def test_a_declared_configuration_difference_is_no_difference(parts):
     assert "1 declared differences" in detail
 
 
-def test_names_that_one_leg_shows_are_no_difference_and_are_counted(parts):
+def without(parts, *names):
+    base = parts.effective()
+    return msgspec.structs.replace(base, settings={k: v for k, v in base.settings.items() if k not in names})
+
+
+def test_a_candidate_that_hides_a_name_of_the_reference_leaves_the_configuration_unreported(parts):
+    partial = without(parts, "config.steps")
+    assert one("config", parts.effective(), partial) == (
+        "unreported", "of 2 names of the reference the candidate does not show config.steps")  # fmt: skip
+    declared = (Difference(field="config.steps", reason="the server does not say"),)
+    assert one("config", parts.effective(), partial, differences=declared)[0] == "equal"
+    other = msgspec.structs.replace(partial, settings={**partial.settings, "config.guidance_scale": 9.0})
+    assert one("config", parts.effective(), other)[0] == "different"
+
+
+def test_two_legs_without_configuration_are_not_equal(parts):
+    silent = without(parts, "config.steps", "config.guidance_scale")
+    assert one("config", silent, parts.effective())[0] == "unreported"
+    assert one("config", silent, silent)[0] == "unreported"
+
+
+def test_names_that_the_candidate_alone_shows_are_no_difference_and_are_counted(parts):
     status, detail = one("config", parts.effective(), settings(parts, config__vae__scaling_factor=0.2))
     assert status == "equal"
     assert "1 shown by one leg only" in detail

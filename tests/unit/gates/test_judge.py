@@ -323,7 +323,7 @@ def test_the_scope_names_model_workload_device_and_what_did_not_run(bench):
 def test_a_gate_whose_profile_has_no_bounds_is_unvalidated(bench):
     gate = load_gate(bench.case)
     empty = type(gate)(
-        case=gate.case, path=gate.path, document=gate.document,
+        path=gate.path, document=gate.document,
         profiles=(type(gate.profiles[0])(**{**vars(gate.profiles[0]), "bounds": ()}),),
     )  # fmt: skip
     verdict = judge(bench.comparison, bench.case, legs=bench.legs, contract=bench.contract, profile=bench.profile,
@@ -368,3 +368,13 @@ def test_a_limit_is_spelled_as_exactly_as_it_was_written(bench):
     text = bench.case.gate_file.read_text(encoding="utf-8")
     bench.case.gate_file.write_text(text.replace("at_most: 0.1", "at_most: 0.0499999999"), encoding="utf-8")
     assert "required at most 0.0499999999; worst" in bench.judge().reasons[0].message
+
+
+def test_the_scope_names_settings_that_a_leg_did_not_report_and_counts_the_rest(bench):
+    def row(name):
+        return ChecklistRow(field=name, reference="1", candidate="", verdict="unreported", note="")
+
+    bench.change(checklist=(row("device"),))
+    assert "; 1 setting not reported: device; " in bench.judge().scope
+    bench.change(checklist=tuple(row(f"s{index}") for index in range(7)))
+    assert "; 7 settings not reported: s0, s1, s2, s3, s4 and 2 more; " in bench.judge().scope

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from paritygate.manifest.case import Difference
 from paritygate.records.model import ChecklistRow, Effective
+
+#: So many names are listed before the rest is counted.
+LISTED = 5
 
 _Verdict = Literal["equal", "declared", "undeclared", "unreported", "declared-but-equal"]
 #: (values are the same, a difference is declared) -> verdict of the row.
@@ -56,6 +60,12 @@ def same_value(left: object, right: object) -> bool:
 def shown(value: object) -> str:
     """A JSON scalar as text for people: words bare, everything else as JSON spells it."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def listing(names: Sequence[str]) -> str:
+    """Names for people: all of a few, the first and the number of the others where there are many."""
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _row(name: str, left: dict[str, Any], right: dict[str, Any], differences: tuple[Difference, ...]) -> ChecklistRow:

@@ -21,10 +21,7 @@ from paritygate.manifest.case import Case, Item
 from paritygate.media.images import decode_float
 from paritygate.media.paths import read_contained
 from paritygate.records.canonical import sha256_bytes
-from paritygate.records.model import Comparison, Finding, LegRecord
-
-#: The latents that the job hands to every leg, relative to the run directory.
-SHARED_LATENTS = "shared/latents.npy"
+from paritygate.records.model import SHARED_LATENTS, Comparison, Finding, LegRecord
 
 
 def compare_legs(

@@ -1,25 +1,27 @@
 """The exact layer: what must be equal is compared for equality, and the first difference is named.
 
-Token ids, timesteps, initial latents and configuration are equal or they are not. Noise levels alone have a
-tolerance, because two correct programs round them differently.
+Token ids, initial latents, configuration and timesteps that are integers are equal or they are not. Sigmas, and
+timesteps that are floats, have a tolerance, because two correct programs round them differently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from paritygate.compare.checklist import declared_reason, same_value, shown
+from paritygate.compare.checklist import declared_reason, listing, same_value, shown
 from paritygate.manifest.case import Difference
 from paritygate.records.model import Effective, ExactResult
 
-#: Two sigmas are equal when they differ by no more than ``SIGMA_RELATIVE`` of the larger plus ``SIGMA_ABSOLUTE``.
-#: A sigma comes from a product of up to 1,000 float32 factors (rounding grows to about 2^-17 of its value) and for
-#: the last steps from 1 minus such a product (absolute rounding of some 2^-18). The mildest real fault on record,
-#: one step more or less, moves sigmas by more than 1e-3.
-SIGMA_RELATIVE = 2.0**-16
+#: Two floats of a schedule are equal when they differ by no more than ``ROUNDING`` of the larger, sigmas by
+#: ``SIGMA_ABSOLUTE`` more. A sigma comes from a product of up to 1,000 float32 factors (rounding grows to about 2^-17
+#: of its value) and for the last steps from 1 minus such a product (absolute rounding of some 2^-18); a flow-matching
+#: timestep is 1,000 times its sigma. The mildest real fault on record, one step more or less, moves sigmas by more
+#: than 1e-3.
+ROUNDING = 2.0**-16
 SIGMA_ABSOLUTE = 2.0**-17
 
 _Status = Literal["equal", "different", "unreported"]
@@ -82,47 +84,65 @@ def _initial_latents(sides: _Sides, context: Context) -> tuple[_Status, str]:
 
 
 def _timesteps(sides: _Sides, _: Context) -> tuple[_Status, str]:
-    left, right = sides[0].timesteps, sides[1].timesteps
-    if not left or not right:
-        return "unreported", _lacking(left, right, "timesteps")
-    place = _first_difference(left, right)
-    return ("different", place) if place else ("equal", f"{len(left)} timesteps")
+    return _numbers(sides[0].timesteps, sides[1].timesteps, "timesteps", absolute=0.0)
 
 
 def _sigmas(sides: _Sides, _: Context) -> tuple[_Status, str]:
-    left, right = sides[0].sigmas, sides[1].sigmas
+    return _numbers(sides[0].sigmas, sides[1].sigmas, "sigmas", absolute=SIGMA_ABSOLUTE)
+
+
+def _numbers(
+    left: Sequence[int | float] | None, right: Sequence[int | float] | None, what: str, *, absolute: float
+) -> tuple[_Status, str]:
+    """Two schedules of equal length whose floats may differ by rounding, with ``absolute`` on top, and no more."""
     if not left or not right:
-        return "unreported", _lacking(left, right, "sigmas")
+        lacking = [name for name, side in (("reference", left), ("candidate", right)) if not side]
+        return "unreported", f"the {' and the '.join(lacking)} leg shows no {what}"
     if len(left) != len(right):
-        return "different", f"the reference has {len(left)} sigmas, the candidate {len(right)}"
-    excess = [_sigma_excess(a, b) for a, b in zip(left, right, strict=True)]
+        return "different", f"the reference has {len(left)} {what}, the candidate {len(right)}"
+    excess = [_excess(a, b, absolute) for a, b in zip(left, right, strict=True)]
     # `not <= 1` is also true for NaN, which must never count as close.
     outside = [index for index, share in enumerate(excess) if not share <= 1.0]
-    if not outside:
-        return "equal", f"{len(left)} sigmas within float32 rounding (at most {max(excess):.2g} of the tolerance)"
-    worst = max(outside, key=lambda index: (excess[index] != excess[index], excess[index]))
-    detail = f"{len(outside)} of {len(left)} sigmas differ, most at index {worst}"
-    return "different", f"{detail}: reference {left[worst]:.9g}, candidate {right[worst]:.9g}"
+    if outside:
+        worst = max(outside, key=lambda index: (excess[index] != excess[index], excess[index]))
+        detail = f"{len(outside)} of {len(left)} {what} differ, most at index {worst}"
+        return "different", f"{detail}: reference {_text(left[worst])}, candidate {_text(right[worst])}"
+    largest = max(excess)
+    rounding = f" within float32 rounding (at most {largest:.2g} of the tolerance)" if largest else ""
+    return "equal", f"{len(left)} {what}{rounding}"
 
 
-def _sigma_excess(left: float, right: float) -> float:
+def _excess(left: float, right: float, absolute: float) -> float:
+    """The difference as a share of what rounding explains; integers are not rounded."""
     if left == right:
         return 0.0
-    return abs(left - right) / (SIGMA_RELATIVE * max(abs(left), abs(right)) + SIGMA_ABSOLUTE)
+    if isinstance(left, int) and isinstance(right, int):
+        return math.inf
+    try:
+        return abs(left - right) / (ROUNDING * max(abs(left), abs(right)) + absolute)
+    except (OverflowError, ZeroDivisionError):  # an integer beyond floats, or a tolerance below them
+        return math.inf
+
+
+def _text(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.9g}"
 
 
 def _config(sides: _Sides, context: Context) -> tuple[_Status, str]:
     left, right = ({k: v for k, v in side.settings.items() if k.startswith("config.")} for side in sides)
     both = sorted(left.keys() & right.keys())
-    one_sided = len(left.keys() ^ right.keys())
-    if not both:
-        return "unreported", f"no configuration name is shown by both legs ({one_sided} by one leg only)"
     unequal = [name for name in both if not same_value(left[name], right[name])]
     undeclared = [name for name in unequal if declared_reason(name, context.differences) is None]
     if undeclared:
         listed = [f"{name}: reference {shown(left[name])}, candidate {shown(right[name])}" for name in undeclared]
         return "different", "; ".join(listed)
+    hidden = sorted(name for name in left.keys() - right.keys() if declared_reason(name, context.differences) is None)
+    if hidden:
+        return "unreported", f"of {len(left)} names of the reference the candidate does not show {listing(hidden)}"
+    if not both:
+        return "unreported", "the reference leg shows no configuration that the candidate could match"
     tail = f", {len(unequal)} declared differences" if unequal else ""
+    one_sided = len(left.keys() ^ right.keys())
     return "equal", f"{len(both) - len(unequal)} settings equal{tail}, {one_sided} shown by one leg only"
 
 
@@ -144,18 +164,13 @@ def _by_item(
     return "equal", f"{total} items"
 
 
-def _first_difference(left: list[int] | list[int | float], right: list[int] | list[int | float]) -> str:
+def _first_difference(left: list[int], right: list[int]) -> str:
     for index, (a, b) in enumerate(zip(left, right, strict=False)):  # lengths are compared below
-        if not a == b:  # noqa: SIM201 - NaN differs from everything, itself included
+        if a != b:
             return f"position {index}: reference {a}, candidate {b}"
     if len(left) != len(right):
         return f"length: the reference has {len(left)} entries, the candidate {len(right)}"
     return ""
-
-
-def _lacking(left: object, right: object, what: str) -> str:
-    lacking = [name for name, side in (("reference", left), ("candidate", right)) if not side]
-    return f"the {' and the '.join(lacking)} leg shows no {what}"
 
 
 def _hex(digest: str) -> str:

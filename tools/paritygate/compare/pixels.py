@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,16 +58,14 @@ def load_pixels(output: Output, file: OutputFile, *, directory: Path, leg: str, 
     return Pixels(stored=stored, floats=floats)
 
 
-def degenerate(pixels: NDArray[Any]) -> str:
+def degenerate(pixels: NDArray[np.uint8]) -> str:
     """Why an image carries no picture (all black, one colour, nearly one colour); empty when it does.
 
     Every channel must be flat: an opaque alpha channel, or an empty blue one, is no fault.
     """
-    scale = 1.0 if pixels.dtype == np.uint8 else 255.0
-    levels = pixels.astype(np.float64) * scale
-    if not levels.any():
+    if not pixels.any():
         return "all black"
-    flat = levels.reshape(-1, levels.shape[-1])
+    flat = pixels.astype(np.float64).reshape(-1, pixels.shape[-1])
     if np.ptp(flat, axis=0).max() == 0:
         return f"one constant colour ({', '.join(f'{value:g}' for value in flat[0])})"
     deviation = flat.std(axis=0)

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from paritygate.manifest.case import Case, Item
 from paritygate.media.paths import list_files
-from paritygate.records.model import Finding, LegRecord
+from paritygate.records.model import OUTPUTS_FOLDER, Finding, LegRecord
 
-#: Where a leg's outputs live, relative to its directory.
-OUTPUTS = "outputs"
 #: Output kinds whose files this package can compare.
 KINDS = ("images",)
 
@@ -57,10 +55,10 @@ def _file_findings(leg: LegRecord, directory: Path) -> Iterator[Finding]:
                 if path in owner:
                     yield _finding("shared-file", leg, f"names {path} twice, first for item {owner[path]}", item.id)
                 owner.setdefault(path, item.id)
-    present = list_files(directory / OUTPUTS) if (directory / OUTPUTS).is_dir() else ()
+    present = list_files(directory / OUTPUTS_FOLDER) if (directory / OUTPUTS_FOLDER).is_dir() else ()
     for name in present:
-        if f"{OUTPUTS}/{name}" not in owner:
-            yield _finding("extra-output", leg, f"left a file that it did not list: {OUTPUTS}/{name}", None)
+        if f"{OUTPUTS_FOLDER}/{name}" not in owner:
+            yield _finding("extra-output", leg, f"left a file that it did not list: {OUTPUTS_FOLDER}/{name}", None)
 
 
 def _finding(code: str, leg: LegRecord, what: str, item: str | None) -> Finding:

@@ -47,7 +47,6 @@ class GateProfile:
 class Gate:
     """One gate file. ``path`` is project-relative; ``document`` keeps positions for later checks."""
 
-    case: str
     path: str
     profiles: tuple[GateProfile, ...]
     document: Document = field(compare=False, repr=False)
@@ -73,7 +72,6 @@ def load_gate(case: Case) -> Gate | None:
     if problems := [problem for rule in own for problem in rule.check(context)]:
         raise ManifestError(problems)
     return Gate(
-        case=document.data["case"],
         path=display,
         profiles=tuple(
             _profile(entry, document.data["contract"], ("profiles", index))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paritygate.compare.checklist import listing
 from paritygate.manifest.case import Case
 from paritygate.records.model import Comparison, DeviceProfile, LegRecord
 
@@ -57,6 +58,9 @@ def _layers(comparison: Comparison, case: Case) -> list[str]:
         layers.append(f"exact layer: {', '.join(shown)}")
     if silent:
         layers.append(f"exact items not shown: {', '.join(silent)}")
+    if unreported := [row.field for row in comparison.checklist if row.verdict == "unreported"]:
+        settings = "1 setting" if len(unreported) == 1 else f"{len(unreported)} settings"
+        layers.append(f"{settings} not reported: {listing(unreported)}")
     if measured:
         layers.append(f"output layer: {len(measured)} of {len(case.measure.output)} measurements")
     missing = [] if shown else ["exact"]
