@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import msgspec
 import pytest
 
+from paritygate.gates import evidence
 from paritygate.gates.evidence import check_all_evidence, check_evidence, evidence_digest, evidence_records
 from paritygate.gates.files import load_gate
 from paritygate.records.codec import dumps
+from paritygate.records.model import ChecklistRow, Status
 
 
 @pytest.fixture
@@ -79,8 +82,10 @@ def test_a_problem_points_at_the_line_and_gives_the_right_digest(bench, shelf):
 def test_records_of_other_cases_and_devices_are_left_out(bench, shelf):
     other = bench.record("other", case="else")
     (shelf / "other.json").write_text(dumps(other))
-    gpu = msgspec.structs.replace(bench.cpu, sku="H100")
-    (shelf / "gpu.json").write_text(dumps(bench.record("gpu", profile=gpu)))
+    for cards in (1, 8):
+        gpu = msgspec.structs.replace(bench.cpu, sku="H100", cards=cards)
+        (shelf / f"gpu-{cards}.json").write_text(dumps(bench.record(f"gpu-{cards}", profile=gpu)))
+    assert [entry.path.stem for entry in evidence_records(bench.case, sku="H100", cards=8)] == ["gpu-8"]
     assert messages(bench) == []
 
 
@@ -106,6 +111,73 @@ def test_an_incomplete_or_different_record_is_no_evidence(bench, shelf):
     bench.legs = (bench.legs[0], broken)
     rewrite(bench, shelf / "run-2.json")
     assert "it is error: the candidate leg broke (timeout)" in messages(bench)[0]
+
+
+def test_a_run_that_missed_other_bounds_supports_the_ones_it_meets(bench, shelf):
+    bench.write_gate(status="proposed", evidence="b" * 64)
+    gate = bench.case.gate_file.read_text(encoding="utf-8")
+    bench.case.gate_file.write_text(gate.replace("at_least: 30", "at_least: 45"), encoding="utf-8")
+    missed = bench.record("run-2")
+    assert missed.verdict.status is Status.FAILED
+    rewrite(bench, shelf / "run-2.json", verdict=missed.verdict)
+    assert messages(bench) == []
+
+
+def undeclared(bench):
+    bench.in_ci = True
+    row = ChecklistRow(field="dtype", reference="a", candidate="b", verdict="undeclared", note="")
+    bench.change(checklist=(row,))
+    return "dtype differs and is not declared"
+
+
+def required(bench):
+    bench.change_case(checklist_require=("seed",))
+    return "seed must be reported"
+
+
+def not_computed(bench):
+    bench.measure("output.ssim.min", float("nan"), problem="000/0: no float pixels")
+    return "output.ssim.min could not be computed"
+
+
+@pytest.mark.parametrize("fault", [undeclared, required, not_computed], ids=lambda fault: fault.__name__)
+def test_a_run_that_failed_by_anything_but_a_bound_is_no_evidence(bench, shelf, fault):
+    words = fault(bench)
+    bench.write_gate(status="accepted")
+    verdict = bench.judge()
+    assert verdict.status is Status.FAILED
+    rewrite(bench, shelf / "run-2.json", verdict=verdict)
+    assert len(messages(bench)) == 1
+    assert f"run-2.json does not support the bounds: it is failed: {words}" in messages(bench)[0]
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.INVALID])
+def test_an_edited_record_without_reasons_is_a_problem_not_a_crash(bench, shelf, status):
+    verdict = msgspec.structs.replace(bench.judge(), status=status, reasons=())
+    rewrite(bench, shelf / "run-2.json", verdict=verdict)
+    assert "it gives no reason" in messages(bench)[0]
+
+
+def test_links_and_pipes_are_no_evidence_and_nothing_waits_for_them(bench, shelf, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "run-9.json"
+    outside.write_text(dumps(bench.record("run-9")), encoding="utf-8")
+    (shelf / "run-9.json").symlink_to(outside)
+    assert "symbolic link" in messages(bench)[0]
+    (shelf / "run-9.json").unlink()
+    os.mkfifo(shelf / "run-9.json")
+    assert "not a regular file" in messages(bench)[0]
+
+
+def test_a_linked_folder_is_no_evidence(bench, shelf, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("outside") / "evidence"
+    shelf.rename(elsewhere)
+    shelf.symlink_to(elsewhere)
+    assert "symbolic link" in messages(bench)[0]
+
+
+def test_a_record_too_large_to_be_one_is_not_read(bench, shelf, monkeypatch):
+    monkeypatch.setattr(evidence, "MAX_BYTES", 100)
+    assert "run-0.json has more than 100 bytes" in messages(bench)[0]
 
 
 def test_one_run_counts_once(bench, shelf):

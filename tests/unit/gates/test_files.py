@@ -84,3 +84,11 @@ def test_a_gate_out_of_the_project_is_refused(bench, tmp_path_factory):
     bench.case.gate_file.symlink_to(outside)
     with pytest.raises(ManifestError):
         load_gate(bench.case)
+
+
+def test_profiles_for_other_numbers_of_cards_stand_side_by_side(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8").replace("sku: CPU", "sku: H100, cards: 1")
+    bench.case.gate_file.write_text(
+        text + text[text.index("  - device") :].replace("cards: 1", "cards: 8"), encoding="utf-8"
+    )
+    assert [profile.device for profile in load_gate(bench.case).profiles] == ["H100 x1", "H100 x8"]

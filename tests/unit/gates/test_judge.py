@@ -131,6 +131,16 @@ def other_device(bench):
     bench.profile = msgspec.structs.replace(bench.profile, sku="H100")
 
 
+def more_cards(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8").replace("sku: CPU", "sku: H100, cards: 1")
+    bench.case.gate_file.write_text(text, encoding="utf-8")
+    bench.profile = msgspec.structs.replace(bench.profile, sku="H100", cards=8)
+
+
+def uncounted_cards(bench):
+    bench.profile = msgspec.structs.replace(bench.profile, cards=1)
+
+
 def longer_device_name(bench):
     bench.profile = msgspec.structs.replace(bench.profile, sku="CPUX")
 
@@ -176,6 +186,8 @@ TABLE = {
     undeclared_in_ci: ("failed", "undeclared-difference"),
     no_gate: ("unvalidated", "no-gate"),
     other_device: ("unvalidated", "no-profile"),
+    more_cards: ("unvalidated", "no-profile"),
+    uncounted_cards: ("unvalidated", "no-profile"),
     longer_device_name: ("unvalidated", "no-profile"),
     other_contract: ("unvalidated", "other-contract"),
     other_variant: ("unvalidated", "no-profile"),
@@ -378,3 +390,12 @@ def test_the_scope_names_settings_that_a_leg_did_not_report_and_counts_the_rest(
     assert "; 1 setting not reported: device; " in bench.judge().scope
     bench.change(checklist=tuple(row(f"s{index}") for index in range(7)))
     assert "; 7 settings not reported: s0, s1, s2, s3, s4 and 2 more; " in bench.judge().scope
+
+
+def test_a_gate_holds_for_its_number_of_cards(bench):
+    more_cards(bench)
+    assert "has no bounds for H100 x8 (x86_64), only for H100 x1" in bench.judge().reasons[0].message
+    bench.profile = msgspec.structs.replace(bench.profile, cards=1)
+    verdict = bench.judge()
+    assert verdict.status is Status.PASSED
+    assert ", profile H100 x1, accepted, " in verdict.gate

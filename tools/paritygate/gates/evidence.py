@@ -4,37 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from paritygate.errors import ArtifactError, ManifestError, Problem
+from paritygate.errors import ArtifactError, ManifestError, MediaError, Problem
 from paritygate.gates.files import Gate, GateProfile, load_gate
 from paritygate.gates.judge import apply_bound
 from paritygate.manifest.case import Case
-from paritygate.records.canonical import sha256_bytes, sha256_file
+from paritygate.media.paths import list_files, read_tail
+from paritygate.records.canonical import sha256_bytes
 from paritygate.records.model import RunRecord, Status
-from paritygate.records.store import read_record
+from paritygate.records.store import parse_record
 
 #: Beside the manifest; several cases may share it, a record names its own case and device.
 FOLDER = "evidence"
+#: A record of a large suite has a few MiB.
+MAX_BYTES = 16 << 20
+#: Reasons that speak of the bounds of that day, not of the run: today's bounds are applied to its numbers anew.
+_OF_BOUNDS = frozenset(
+    {"bound-not-met", "bounds-met", "no-bounds", "no-gate", "no-profile", "other-contract", "plumbing"}
+    | {"proposed-bounds", "unsupported-bounds"}
+)
 
 
-def evidence_records(case: Case, *, sku: str, arch: str | None = None) -> dict[Path, RunRecord]:
-    """The committed records of one case variant on one device, by path, sorted; ``arch=None`` takes any.
+class Evidence(NamedTuple):
+    """One committed record. ``digest`` is of the bytes that ``record`` was read from."""
+
+    path: Path
+    digest: str
+    record: RunRecord
+
+
+def evidence_records(case: Case, *, sku: str, cards: int = 0, arch: str | None = None) -> tuple[Evidence, ...]:
+    """The committed records of one case variant on one device, sorted by path; ``arch=None`` takes any.
 
     Raises:
-        ArtifactError: when a file in the folder is no readable record.
+        ArtifactError: when a file in the folder is no readable record, no plain file, or too large.
     """
-    files = sorted((case.folder / FOLDER).rglob("*.json"))
-    records = {path: read_record(path) for path in files}
-    return {
-        path: record
-        for path, record in records.items()
-        if (record.case, record.profile.sku) == (case.id, sku) and arch in (None, record.profile.arch)
-    }
+    folder = case.folder / FOLDER
+    found = (_read(case.root, folder / name) for name in list_files(folder) if name.endswith(".json"))
+    return tuple(
+        entry
+        for entry in found
+        if (entry.record.case, entry.record.profile.sku, entry.record.profile.cards) == (case.id, sku, cards)
+        and arch in (None, entry.record.profile.arch)
+    )
 
 
-def evidence_digest(paths: Iterable[Path]) -> str:
+def evidence_digest(records: Iterable[Evidence]) -> str:
     """``sha256:<64 hex>`` over the sorted digests of the files, one a line; names and places do not count."""
-    return sha256_bytes("".join(f"{digest}\n" for digest in sorted(map(sha256_file, paths))).encode())
+    return sha256_bytes("".join(f"{digest}\n" for digest in sorted(entry.digest for entry in records)).encode())
 
 
 def check_evidence(case: Case, gate: Gate) -> tuple[Problem, ...]:
@@ -62,24 +80,36 @@ def check_all_evidence(cases: Iterable[Case]) -> tuple[Problem, ...]:
     return tuple(sorted(found))
 
 
+def _read(root: Path, path: Path) -> Evidence:
+    """One record, read once, so that its digest is of what was looked at."""
+    relative = path.relative_to(root).as_posix()
+    try:
+        data = read_tail(root, relative, limit=MAX_BYTES + 1)
+    except MediaError as error:
+        raise ArtifactError(error.message, hint=f"keep nothing but plain files in {FOLDER}/") from error
+    if len(data) > MAX_BYTES:
+        raise ArtifactError(f"{relative} has more than {MAX_BYTES} bytes", hint="commit a record of fewer requests")
+    return Evidence(path, sha256_bytes(data), parse_record(data, source=relative))
+
+
 def _messages(case: Case, profile: GateProfile) -> Iterator[tuple[str, str]]:
     try:
-        records = evidence_records(case, sku=profile.sku, arch=profile.arch)
+        records = evidence_records(case, sku=profile.sku, cards=profile.cards, arch=profile.arch)
     except ArtifactError as error:
         yield error.message, error.hint
         return
     if not records:
-        yield f"there are no records of {case.id} on {profile.sku} in {FOLDER}/", "commit the records of the runs"
+        yield f"there are no records of {case.id} on {profile.device} in {FOLDER}/", "commit the records of the runs"
         return
     digest = evidence_digest(records)
     if digest != profile.evidence:
         hint = f"if these are the right records, write: evidence: {digest}"
         yield f"the {len(records)} committed records have the digest {digest[:19]}, not {profile.evidence[:19]}", hint
-    if len({record.run_id for record in records.values()}) != len(records):
+    if len({entry.record.run_id for entry in records}) != len(records):
         yield "one run is committed twice", "repeat the run instead of the file"
-    for path, record in records.items():
-        if fault := next(_faults(record, profile), ""):
-            yield f"{path.name} does not support the bounds: {fault}", "remove it, or measure again"
+    for entry in records:
+        if fault := next(_faults(entry.record, profile), ""):
+            yield f"{entry.path.name} does not support the bounds: {fault}", "remove it, or measure again"
 
 
 def _faults(record: RunRecord, profile: GateProfile) -> Iterator[str]:
@@ -87,8 +117,10 @@ def _faults(record: RunRecord, profile: GateProfile) -> Iterator[str]:
         yield f"its contract is {record.contract[:19]}, the gate's {profile.contract[:19]}"
     if record.purpose != "run":
         yield f"it is a {record.purpose} run"
-    if record.verdict.status in (Status.ERROR, Status.INVALID):
-        yield f"it is {record.verdict.status.value}: {record.verdict.reasons[0].message}"
+    status = record.verdict.status
+    against = [reason.message for reason in record.verdict.reasons if reason.code not in _OF_BOUNDS]
+    if against or status in (Status.ERROR, Status.INVALID):
+        yield f"it is {status.value}: {against[0] if against else 'it gives no reason'}"
     for entry in record.comparison.exact:
         if entry.status == "different":
             yield f"its {entry.name} differ"

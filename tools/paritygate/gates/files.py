@@ -29,9 +29,13 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class GateProfile:
-    """The bounds of one variant on one device under one contract. ``exact`` lists items shown at selection."""
+    """The bounds of one variant on one device under one contract.
+
+    ``cards`` is 0 on a processor. ``exact`` lists items shown at selection.
+    """
 
     sku: str
+    cards: int
     arch: str | None
     variant: str | None
     contract: str
@@ -42,6 +46,11 @@ class GateProfile:
     selected: str
     pointer: Pointer = field(default=(), compare=False)
 
+    @property
+    def device(self) -> str:
+        """The device in words, such as ``H100 x8`` or ``CPU aarch64``."""
+        return f"{device_words(self.sku, self.cards)}{f' {self.arch}' if self.arch else ''}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
@@ -50,6 +59,11 @@ class Gate:
     path: str
     profiles: tuple[GateProfile, ...]
     document: Document = field(compare=False, repr=False)
+
+
+def device_words(sku: str, cards: int) -> str:
+    """A SKU with its number of cards, where it has any."""
+    return f"{sku} x{cards}" if cards else sku
 
 
 def load_gate(case: Case) -> Gate | None:
@@ -85,6 +99,7 @@ def _profile(entry: dict[str, Any], contract: str, pointer: Pointer) -> GateProf
     selected = entry.get("selected")
     return GateProfile(
         sku=entry["device"]["sku"],
+        cards=entry["device"].get("cards", 0),
         arch=entry["device"].get("arch"),
         variant=entry.get("variant"),
         contract=entry.get("contract", contract),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from paritygate.compare.checklist import covers
 from paritygate.compare.feature import NOT_EXERCISED
 from paritygate.errors import Problem
-from paritygate.gates.files import Bound, Gate, GateProfile
+from paritygate.gates.files import Bound, Gate, GateProfile, device_words
 from paritygate.gates.scope import scope_text
 from paritygate.manifest.case import Case
 from paritygate.records.model import (
@@ -100,22 +100,24 @@ def _resolve(
     for_device = [
         entry
         for entry in gate.profiles
-        if entry.sku == profile.sku and entry.arch in (None, profile.arch) and entry.variant == case.variant
+        if (entry.sku, entry.cards, entry.variant) == (profile.sku, profile.cards, case.variant)
+        and entry.arch in (None, profile.arch)
     ]
+    here = device_words(profile.sku, profile.cards)
     if not for_device:
-        known = sorted({f"{entry.sku}{f' {entry.arch}' if entry.arch else ''}" for entry in gate.profiles})
-        message = f"{gate.path} has no bounds for {profile.sku} ({profile.arch}), only for {', '.join(known)}"
+        known = sorted({entry.device for entry in gate.profiles})
+        message = f"{gate.path} has no bounds for {here} ({profile.arch}), only for {', '.join(known)}"
         return None, [_reason(Status.UNVALIDATED, "no-profile", message)]
     matching = [entry for entry in for_device if entry.contract == contract]
     if not matching:
         message = (
-            f"the bounds for {profile.sku} hold for another contract ({for_device[0].contract[:19]}); this case is now "
+            f"the bounds for {here} hold for another contract ({for_device[0].contract[:19]}); this case is now "
             f"{contract[:19]}: the request, a leg, a measure or an adapter changed, so measure again"
         )
         return None, [_reason(Status.UNVALIDATED, "other-contract", message)]
     chosen = max(matching, key=lambda entry: entry.arch is not None)
     if not chosen.bounds:
-        return chosen, [_reason(Status.UNVALIDATED, "no-bounds", f"{gate.path} lists no bounds for {profile.sku}")]
+        return chosen, [_reason(Status.UNVALIDATED, "no-bounds", f"{gate.path} lists no bounds for {here}")]
     if chosen.status != "accepted":
         message = "the bounds are proposed: measured, and not yet accepted by a person"
         return chosen, [_reason(Status.PROVISIONAL, "proposed-bounds", message)]
@@ -240,8 +242,9 @@ def _describe(gate: Gate | None, matched: GateProfile | None) -> str:
         return "no gate file"
     if matched is None:
         return f"{gate.path}: no profile for this run"
-    device = f"{matched.sku}{f' {matched.arch}' if matched.arch else ''}"
-    return f"{gate.path}, profile {device}, {matched.status}" + (f", {matched.selected}" if matched.selected else "")
+    return f"{gate.path}, profile {matched.device}, {matched.status}" + (
+        f", {matched.selected}" if matched.selected else ""
+    )
 
 
 def _measurement(name: str, comparison: Comparison) -> MeasurementResult | None:

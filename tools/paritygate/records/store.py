@@ -93,10 +93,19 @@ def read_record(path: Path) -> RunRecord:
         raise ArtifactError(
             f"cannot read {path}: {error.strerror or error}", hint="the run did not finish, or this is no run directory"
         ) from error
-    version = loads(text, _Versioned, source=str(path)).schema_version
+    return parse_record(text, source=str(path))
+
+
+def parse_record(text: bytes, *, source: str) -> RunRecord:
+    """The record that a file holds; ``source`` names the file in messages.
+
+    Raises:
+        ArtifactError: when it is not valid, or when a later version of this program wrote it.
+    """
+    version = loads(text, _Versioned, source=source).schema_version
     if version > RECORD_SCHEMA_VERSION:
         raise ArtifactError(
-            f"{path}: schema_version is {version}; this version reads up to {RECORD_SCHEMA_VERSION}",
+            f"{source}: schema_version is {version}; this version reads up to {RECORD_SCHEMA_VERSION}",
             hint="upgrade with: pip install --upgrade paritygate",
         )
-    return loads(text, RunRecord, source=str(path))
+    return loads(text, RunRecord, source=source)

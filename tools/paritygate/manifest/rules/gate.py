@@ -40,13 +40,21 @@ def gate_variant(gate: GateContext) -> Iterable[Problem]:
 
 
 def gate_device(gate: GateContext) -> Iterable[Problem]:
-    """The device is one of the hardware registry, which is how a run names its own."""
+    """The device is one of the hardware registry, which is how a run names its own, cards included."""
     known = gate.registries.hardware
     for pointer, profile in _profiles(gate):
-        sku = profile["device"]["sku"]
+        place, sku, cards = (*pointer, "device"), profile["device"]["sku"], profile["device"].get("cards", 0)
         if sku not in known:
             hint = nearest(sku, known) or "the project has no hardware.yml; run: paritygate init"
-            yield gate.at((*pointer, "device", "sku"), "gate-device", f"no SKU {sku!r} in hardware.yml", hint=hint)
+            yield gate.at((*place, "sku"), "gate-device", f"no SKU {sku!r} in hardware.yml", hint=hint)
+        elif known[sku].platform == "cpu":
+            if cards:
+                hint = "remove cards"
+                yield gate.at((*place, "cards"), "gate-device", f"{sku} has no cards to count", hint=hint)
+        elif cards not in known[sku].cards:
+            offered = " or ".join(map(str, known[sku].cards))
+            message = f"{sku} is not offered with {cards} cards" if cards else f"{sku} has cards, and none are counted"
+            yield gate.at((*place, "cards"), "gate-device", message, hint=f"write cards: {offered}")
 
 
 def gate_duplicate(gate: GateContext) -> Iterable[Problem]:
@@ -55,7 +63,7 @@ def gate_duplicate(gate: GateContext) -> Iterable[Problem]:
     for pointer, profile in _profiles(gate):
         device = profile["device"]
         contract = profile.get("contract", gate.document.data["contract"])
-        key = (profile.get("variant"), contract, device["sku"], device.get("arch"))
+        key = (profile.get("variant"), contract, device["sku"], device.get("arch"), device.get("cards"))
         if key in seen:
             message = "an earlier profile is for the same variant, contract and device"
             yield gate.at(pointer, "gate-duplicate", message, hint="keep one of the two")
