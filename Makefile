@@ -41,15 +41,15 @@ check: $(VENV)/.dev  ## Formatting, lint, strict types, the import table, manife
 	$(BIN)/paritygate validate
 	$(BIN)/paritygate ci generate --check
 
-unit: $(VENV)/.dev  ## Unit tests.
-	$(BIN)/python -m pytest -q tests/unit
+unit: $(VENV)/.dev  ## Unit tests, but for the import table: that is in check.
+	$(BIN)/python -m pytest -q tests/unit --ignore tests/unit/test_architecture.py
 
 accuracy: $(VENV)/.dev graphs  ## The accuracy cases that a CPU can run, and the faults that must turn them red.
 	$(BIN)/python -m pytest -q $(CASES) -m "accuracy and cpu" --paritygate-expect 3 --junitxml artifacts/junit/accuracy.xml
 	$(BIN)/python -m pytest -q $(CASES)/test_faults.py
 
 bench: $(VENV)/.dev graphs  ## Speed beside named peers, as ratios within one run.
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for name in collection harness manifests; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # CUDA libraries are left out: torch pins its own, and a CPU build of torch wants none of them.
 lock: $(VENV)/.dev  ## Resolve requirements/*.lock again for every supported Python.
@@ -63,4 +63,4 @@ lock: $(VENV)/.dev  ## Resolve requirements/*.lock again for every supported Pyt
 	rm requirements/run.all requirements/dev.all
 
 clean:  ## Remove what was built and run here; the virtual environment stays.
-	rm -rf build artifacts .paritygate .mypy_cache .ruff_cache .pytest_cache
+	rm -rf build artifacts .mypy_cache .ruff_cache .pytest_cache

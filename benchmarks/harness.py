@@ -68,13 +68,13 @@ def main() -> int:
         for _ in range(rounds):
             bare.append(timed(lambda: bare_legs(run, work)))
             whole.append(timed(lambda: harness(work)))
-    ratios = []
+    ratios = {}
     for name, column in (("wall", 0), ("processor", 1)):
         ours, theirs = (min(row[column] for row in rows) for rows in (whole, bare))
-        ratios.append(ours / theirs)
+        ratios[name] = ours / theirs
         print(f"{name:<10} two legs bare {theirs:6.2f} s   paritygate run {ours:6.2f} s   ratio {ours / theirs:.3f}")
-    print(f"goal: wall ratio less than {GOAL:.2f}; on a busy machine only the processor ratio means something")
-    return 0 if min(ratios) < GOAL else 1
+    print(f"goal: wall ratio less than {GOAL:.2f}, best of {rounds}; on a busy machine, repeat with more --rounds")
+    return 0 if ratios["wall"] < GOAL else 1
 
 
 def harness(work: Path) -> Path:

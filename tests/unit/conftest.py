@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,25 @@ import msgspec
 import numpy as np
 import pytest
 
+from paritygate.gates.evidence import Evidence, evidence_digest
 from paritygate.manifest.case import Case, Ci, Coverage, Item, Leg, Measure, Measurement, Model, Output
 from paritygate.media.images import encode_png
 from paritygate.records.canonical import sha256_bytes
-from paritygate.records.model import Effective, LegRecord, OutputFile, OutputItem
+from paritygate.records.codec import dumps
+from paritygate.records.model import (
+    Comparison,
+    DeviceProfile,
+    Effective,
+    ExactResult,
+    LegRecord,
+    MeasurementResult,
+    OutputFile,
+    OutputItem,
+    Real,
+    RunRecord,
+    Status,
+    Verdict,
+)
 
 SIZE = 24
 
@@ -109,6 +125,33 @@ def write_leg(run_dir: Path, name: str, images: dict[str, list[np.ndarray]], **c
     return msgspec.structs.replace(leg, **changes)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def private_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Projects of tests leave nothing in the cache folder of whoever runs them; inner processes inherit it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def write_evidence(folder: Path, *, case: str, contract: str) -> str:
+    """Commit the record of one perfect run on a processor beside a manifest; returns the digest for its gate."""
+    profile = DeviceProfile(platform="linux", sku="CPU", cards=0, arch="any", name="any")
+    exact = tuple(ExactResult(name=name, status="equal", detail="") for name in ("initial_latents", "token_ids"))
+    perfect = MeasurementResult(
+        id="output.psnr_db.min", metric="psnr_db", aggregate="min", pixels="stored", unit="dB", direction="higher",
+        value=Real("inf"), typical=Real("inf"), worst_item="000/0", values={"000/0": Real("inf")},
+    )  # fmt: skip
+    record = RunRecord(
+        schema_version=1, run_id="earlier", case=case, base_case=case, variant=None, title=case, claim="native-parity",
+        contract=contract, model_id="model", model_revision="0" * 40, weights="trained", purpose="run",
+        started="2026-11-30T20:00:00Z", duration_s=1, attempt=1, in_ci=False, profile=profile, environment={}, legs=(),
+        comparison=Comparison(exact=exact, measurements=(perfect,)),
+        verdict=Verdict(status=Status.UNVALIDATED, reasons=(), scope="", gate="", gate_status="none"),
+    )  # fmt: skip
+    digest = store(folder, "evidence/earlier.json", dumps(record).encode())
+    return evidence_digest([Evidence(folder, digest, record)])
+
+
 class Parts:
     """The builders above, handed to tests as one fixture (test folders are no packages)."""
 
@@ -121,9 +164,10 @@ class Parts:
     npy_bytes = staticmethod(npy_bytes)
     picture = staticmethod(picture)
     store = staticmethod(store)
+    write_evidence = staticmethod(write_evidence)
     write_leg = staticmethod(write_leg)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def parts() -> type[Parts]:
     return Parts

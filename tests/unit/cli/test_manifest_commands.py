@@ -86,7 +86,7 @@ def test_init_keeps_what_is_there_and_says_so(empty: Path, run: Callable[..., Ou
     (empty / ".gitignore").write_text("*.log\n", encoding="utf-8")
     outcome = run("init")
     assert "kept  .buildkite/lanes.yml" in outcome.out
-    assert "add /artifacts/ and /.paritygate/ to .gitignore" in outcome.out
+    assert "add /artifacts/ to .gitignore" in outcome.out
     assert (empty / ".buildkite" / "lanes.yml").read_text(encoding="utf-8") == "mine\n"
     assert (empty / ".gitignore").read_text(encoding="utf-8") == "*.log\n"
     before = {path: path.read_bytes() for path in empty.rglob("*") if path.is_file()}
@@ -128,7 +128,7 @@ def test_new_refuses_what_is_no_id_and_writes_nothing(slug: str, project: Path, 
     before = sorted(project.rglob("*"))
     outcome = run("new", "--", slug)
     assert (outcome.code, "is not an id" in outcome.err) == (2, True)
-    assert [path for path in sorted(project.rglob("*")) if ".paritygate" not in path.parts] == before
+    assert sorted(project.rglob("*")) == before
 
 
 def test_new_never_overwrites(project: Path, run: Callable[..., Outcome]) -> None:

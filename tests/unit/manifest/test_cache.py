@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +29,9 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def _cache_file(root: Path) -> Path:
-    return root / ".paritygate" / "cache" / "manifests.msgpack"
+    folder = cache_module.cache_folder(root)
+    assert folder is not None
+    return folder / "manifests.msgpack"
 
 
 def test_an_unchanged_file_is_parsed_once(
@@ -116,19 +120,77 @@ def test_a_change_of_the_loader_makes_the_cache_another(monkeypatch: pytest.Monk
     assert cache_module._stamp(b"") != before
 
 
-def test_a_place_that_cannot_be_written_does_no_harm(
-    sample_project: Path, add_case: Callable[..., Path], load: Callable[[], Loaded]
+def _link_elsewhere(folder: Path) -> None:
+    moved = folder.with_name("moved")
+    folder.rename(moved)
+    folder.symlink_to(moved)
+
+
+def _replace_by_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda folder: folder.chmod(0o770), lambda folder: folder.chmod(0o705), _link_elsewhere, _replace_by_file],
+    ids=["open to a group", "open to all", "a link", "a file"],
+)
+def test_a_folder_that_is_not_private_is_neither_read_nor_written(
+    sample_project: Path,
+    add_case: Callable[..., Path],
+    load: Callable[[], Loaded],
+    parsed: list[str],
+    spoil: Callable[[Path], None],
 ) -> None:
     add_case("one")
-    # A file where the folder should be: also root cannot write below it.
-    (sample_project / ".paritygate").write_text("", encoding="utf-8")
+    first = load()
+    folder = _cache_file(sample_project).parent
+    spoil(folder)
+    before = sorted(folder.parent.rglob("*"))
+    parsed.clear()
+    assert load() == first
+    assert len(parsed) == 2
+    add_case("two")
     assert load().problems == ()
+    assert sorted(folder.parent.rglob("*")) == before
 
 
-def test_the_cache_keeps_itself_out_of_version_control(
+def test_the_cache_is_private_and_leaves_the_checkout_alone(
     sample_project: Path, add_case: Callable[..., Path], load: Callable[[], Loaded]
 ) -> None:
     add_case("one")
+    before = sorted(sample_project.rglob("*"))
     load()
-    assert (sample_project / ".paritygate" / ".gitignore").read_text(encoding="utf-8") == "*\n"
-    assert not list(_cache_file(sample_project).parent.glob("*.tmp"))
+    file = _cache_file(sample_project)
+    assert sorted(sample_project.rglob("*")) == before
+    assert [path.name for path in file.parent.iterdir()] == ["manifests.msgpack"]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (file.parent, file.parent.parent)] == [0o700, 0o700]
+
+
+def test_a_cache_folder_inside_the_checkout_is_not_used(
+    sample_project: Path,
+    add_case: Callable[..., Path],
+    load: Callable[[], Loaded],
+    parsed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(sample_project / ".cache"))
+    add_case("one")
+    assert load() == load()
+    assert len(parsed) == 4
+    assert not (sample_project / ".cache").exists()
+
+
+def test_without_a_stated_cache_folder_it_is_the_one_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for stated in ("", "relative/folder"):
+        monkeypatch.setenv("XDG_CACHE_HOME", stated)
+        folder = cache_module.cache_folder(tmp_path / "project")
+        assert folder is not None
+        assert folder.parent == tmp_path / "home" / ".cache" / "paritygate"
+    other = cache_module.cache_folder(tmp_path / "other")
+    assert other is not None
+    assert other.name != folder.name

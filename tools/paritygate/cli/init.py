@@ -33,7 +33,7 @@ def command() -> int:
         written = write_new(folder / name, template(source))
         click.echo(f"{'wrote' if written else 'kept '} {name}")
     if not _is_ignored(folder / ".gitignore"):
-        click.echo("add /artifacts/ and /.paritygate/ to .gitignore: runs are not for version control")
+        click.echo("add /artifacts/ to .gitignore: runs are not for version control")
     click.echo("next: adapt .buildkite/hardware.yml to your agents, then add a case with: paritygate new SLUG")
     return 0
 
@@ -51,4 +51,4 @@ def _refuse_nesting(folder: Path) -> None:
 
 def _is_ignored(path: Path) -> bool:
     lines = {line.strip().strip("/") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()}
-    return {"artifacts", ".paritygate"} <= lines
+    return "artifacts" in lines
