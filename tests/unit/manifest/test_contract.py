@@ -3,9 +3,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from paritygate.manifest.case import Output
 from paritygate.manifest.contract import contract
 from paritygate.manifest.index import Loaded
 from paritygate.metrics import specs
@@ -117,3 +120,33 @@ def test_variants_have_contracts_of_their_own(add_case: Add, load: Load) -> None
     add_case("v", "variants: [{id: a}, {id: b, request: {seed: 1}}]\n")
     first, second = load().cases
     assert contract(first) != contract(second)
+
+
+class LaterOutput(Output, frozen=True, kw_only=True):
+    """An output as a later version of this program may declare it."""
+
+    depth: int | None = None
+
+
+def test_a_new_optional_field_of_the_output_voids_no_gate(add_case: Add, load: Load) -> None:
+    add_case("case")
+    (case,) = load().cases
+    values = {name: getattr(case.output, name) for name in case.output.__struct_fields__}
+
+    def with_output(**changes: Any) -> str:
+        return contract(msgspec.structs.replace(case, output=LaterOutput(**values, **changes)))
+
+    assert with_output() == contract(case)
+    assert with_output(depth=16) != contract(case)
+
+
+def test_an_asset_enters_by_its_command_only(add_case: Add, load: Load, sample_project: Path) -> None:
+    asset = sample_project / "cases" / "graph.bin"
+
+    def compute(command: str, content: str) -> str:
+        asset.write_text(content, encoding="utf-8")
+        add_case("case", f"candidate: {{assets: [{{path: graph.bin, made_by: {command}}}]}}\n")
+        return contract(load().cases[0])
+
+    assert compute("make graphs", "one") == compute("make graphs", "two")
+    assert compute("make graphs", "one") != compute("make other", "one")

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from paritygate.compare.compare import compare_legs
+from paritygate.manifest.contract import contract
 from paritygate.records.model import BoundResult, DeviceProfile, Finding, Real, RunRecord, Status, Verdict
 
 
@@ -19,6 +20,9 @@ class Story:
         self.dir = root / "run"
         document = {"request": {"prompt": "unused", "seed": 40}, "suite": {"prompts": ["a cat", "a dog", "an owl"]}}
         self.case = parts.build_case(root, document=document)
+        self.case.folder.mkdir(parents=True)
+        for leg in self.case.legs:
+            (root / str(leg.adapter)).write_text("adapter", encoding="utf-8")
         self.items = parts.build_items()
         self.reference = self.leg("reference", 0.0)
         self.candidate = self.leg("candidate", 2 / 255)
@@ -42,7 +46,7 @@ class Story:
         )
         record = RunRecord(
             schema_version=1, run_id="20261130T200000Z-ab12", case=self.case.id, base_case=self.case.base_id,
-            variant=None, title=self.case.title, claim=self.case.claim, contract="sha256:" + "a" * 64,
+            variant=None, title=self.case.title, claim=self.case.claim, contract=contract(self.case),
             model_id=self.case.model.id, model_revision=self.case.model.revision,
             weights=self.case.model.weights, purpose="run", started="2026-11-30T20:00:00Z", duration_s=3.2, attempt=1,
             in_ci=False, profile=DeviceProfile(platform="linux", sku="CPU", cards=0, arch="x86_64", name="Some CPU"),

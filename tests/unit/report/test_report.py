@@ -19,6 +19,7 @@ from paritygate.report.pictures import amplification, draw_worst_pairs, worst_pa
 from paritygate.report.provenance import log_tail
 from paritygate.report.result import MEANINGS
 
+CHANGED = "**The case has changed since this run**"
 SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "report"
 
 
@@ -41,7 +42,7 @@ def broken(story):
 def test_the_report_is_the_sample_on_file(story, name):
     if name == "error":
         broken(story)
-    text = report(story)
+    text = report(story).replace(story.record().contract, "sha256:" + "a" * 64)
     path = SAMPLES / f"{name}.md"
     if os.environ.get("PARITYGATE_WRITE_SAMPLES"):
         path.write_text(text, encoding="utf-8")
@@ -263,9 +264,33 @@ def test_the_log_tail_is_short_and_never_leaves_the_run(story, tmp_path):
 
 
 def test_a_prompt_file_that_is_gone_does_not_stop_a_report(story):
+    record = story.record()
     document = {"request": {"prompt": "p"}, "suite": {"prompts": "cases/gone.txt"}}
-    story.case = msgspec.structs.replace(story.case, document=document)
-    assert "Request:" not in report(story)
+    case = msgspec.structs.replace(story.case, document=document)
+    text = write_report(record, story.dir, case).read_text(encoding="utf-8")
+    assert "Request:" not in text
+    assert CHANGED in text
+
+
+def test_an_old_record_is_not_told_with_the_facts_of_a_case_that_has_changed(story):
+    record = story.record()
+    assert CHANGED not in report(story)
+    document = {**story.case.document, "suite": {"prompts": ["another cat", "b", "c"]}}
+    model = msgspec.structs.replace(story.case.model, revision="1" * 40)
+    case = msgspec.structs.replace(story.case, document=document, model=model)
+    text = write_report(record, story.dir, case).read_text(encoding="utf-8")
+    assert text.count(CHANGED) == 1
+    assert text.index(CHANGED) < text.index("### Measurements")
+    assert "another cat" not in text
+    assert "batch" not in text
+    assert f"org/demo@{'0' * 40} (trained weights)" in text
+
+
+def test_secrets_in_a_log_do_not_reach_the_report(story, monkeypatch):
+    monkeypatch.setenv("HUB_TOKEN", "hf_abcdefgh")
+    log = story.dir / "candidate" / "log.txt"
+    log.write_text("x" * (40 << 10) + "hf_abcdefgh" + "y" * ((32 << 10) - 20) + "\nused hf_abcdefgh\n")
+    assert log_tail(story.dir, "candidate/log.txt") == ["used ***"]
 
 
 def test_writing_again_gives_the_same_report_and_a_full_disk_keeps_the_old_one(story, monkeypatch):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from paritygate.manifest.case import Case, Leg
+from paritygate.manifest.case import Case, Leg, Output
 from paritygate.manifest.suite import items
 from paritygate.metrics.specs import SPECS
 from paritygate.records.canonical import canonical_json, sha256_bytes, sha256_file
@@ -21,8 +21,8 @@ _NOT_OF_THE_CONTRACT = frozenset({"server", "startup_timeout_s", "url"})
 def contract(case: Case) -> str:
     """``sha256:<64 hex>`` over model, claim, task, requests, output, legs, differences and measures.
 
-    In: the digests of inputs and adapters, the text of every prompt, metric versions. Out: title, ci, coverage,
-    targets, timeouts, ports, interpreters and local paths.
+    In: the digests of inputs and adapters, the text of every prompt, metric versions, and of each asset the command
+    that makes it, not its content. Out: title, ci, coverage, targets, timeouts, ports, interpreters and local paths.
 
     Raises:
         ManifestError: when a prompt file cannot be read.
@@ -38,13 +38,22 @@ def contract(case: Case) -> str:
         "latent_shape": document["request"].get("latent_shape"),
         "inputs": [{"role": media.role, "sha256": media.sha256} for media in case.inputs],
         "items": [dict(item.request) for item in items(case)],
-        "output": msgspec.to_builtins(case.output),
+        "output": _output(case.output),
         "legs": {leg.name: _leg(case, leg) for leg in case.legs},
         "differences": sorted([entry.field, entry.reason] for entry in case.differences),
         "checklist_require": sorted(case.checklist_require),
         "measure": _measure(case),
     }
     return sha256_bytes(canonical_json(data))
+
+
+def _output(output: Output) -> dict[str, Any]:
+    """What was declared about the output: a field that a later version adds changes no contract that leaves it out."""
+    return {
+        field.name: value
+        for field in msgspec.structs.fields(output)
+        if (value := getattr(output, field.name)) != field.default
+    }
 
 
 def _leg(case: Case, leg: Leg) -> dict[str, Any]:

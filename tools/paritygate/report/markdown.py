@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from paritygate.errors import ManifestError
 from paritygate.manifest.case import Case
 from paritygate.manifest.suite import items
 from paritygate.records.model import RunRecord, Status
@@ -28,7 +27,7 @@ MAX_BYTES = 1_000_000
 def render(
     record: RunRecord,
     run_dir: Path,
-    case: Case,
+    case: Case | None,
     *,
     pictures: tuple[Picture, ...] = (),
     failures: tuple[str, ...] = (),
@@ -38,12 +37,12 @@ def render(
     Args:
         record: the run, with its verdict.
         run_dir: where its logs are; they are not trusted.
-        case: the case that was run.
+        case: the case that was run; None when it has changed since.
         pictures: drawn pairs, by paths relative to ``run_dir``.
         failures: why some pairs could not be drawn.
     """
     sections: dict[str, Callable[[], str]] = {
-        "verdict": lambda: verdict_section(record),
+        "verdict": lambda: verdict_section(record, changed=case is None),
         "measurements": lambda: gate_section(record),
         "worst pairs": lambda: pictures_section(pictures, failures, _requests(case)),
         "exact layer": lambda: exact_section(record),
@@ -52,7 +51,7 @@ def render(
         "legs": lambda: legs_section(record, run_dir),
         "not measured": lambda: unmeasured_section(record, case),
         "reproduce": lambda: reproduce_section(record),
-        "environment": lambda: environment_section(record, case),
+        "environment": lambda: environment_section(record),
         "values": lambda: values_section(record),
     }
     order = list(sections)
@@ -75,14 +74,10 @@ def render(
     return "\n\n".join(kept) + "\n"
 
 
-def _requests(case: Case) -> dict[str, str]:
-    """Prompt and seed of each item, in words; empty when the prompt file is gone since the run."""
-    try:
-        suite = items(case)
-    except ManifestError:
-        return {}
+def _requests(case: Case | None) -> dict[str, str]:
+    """Prompt and seed of each item, in words."""
     words = {}
-    for item in suite:
+    for item in items(case) if case else ():
         keys = [key for key in ("prompt", "negative_prompt", "seed") if item.request.get(key) not in (None, "")]
         words[item.id] = "; ".join(f"{key.replace('_', ' ')}: {item.request[key]}" for key in keys)
     return words

@@ -9,8 +9,9 @@ from typing import Any
 
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Case
-from paritygate.media.paths import contained
+from paritygate.media.paths import read_tail
 from paritygate.records.model import LegRecord, RunRecord
+from paritygate.records.redact import redact
 from paritygate.report.text import block, code, details, escape, table
 
 #: Of a broken leg's log, the report shows this many last lines from this many last bytes.
@@ -41,31 +42,35 @@ def legs_section(record: RunRecord, run_dir: Path) -> str:
     return "\n".join(parts)
 
 
-def unmeasured_section(record: RunRecord, case: Case) -> str:
-    """What this run says nothing about."""
+def unmeasured_section(record: RunRecord, case: Case | None) -> str:
+    """What this run says nothing about. Without the case, what it asked for is not known."""
     comparison = record.comparison
-    lines = []
     silent = [entry for entry in comparison.exact if entry.status == "unreported"]
-    lines += [f"- exact item {code(entry.name)}: {escape(entry.detail)}" for entry in silent]
-    if not case.measure.exact:
+    lines = [f"- exact item {code(entry.name)}: {escape(entry.detail)}" for entry in silent]
+    if case is not None and not case.measure.exact:
         lines.append("- exact layer: the case does not ask for it")
-    asked = ", ".join(sorted({str(part.get("component", "?")) for part in case.measure.parts}))
-    why = f"asked for ({escape(asked)}) and not run by this version" if asked else "the case does not ask for it"
-    lines.append(f"- parts layer (one component on identical inputs): {why}")
+    if case is not None:
+        asked = ", ".join(sorted({str(part.get("component", "?")) for part in case.measure.parts}))
+        why = f"asked for ({escape(asked)}) and not run by this version" if asked else "the case does not ask for it"
+        lines.append(f"- parts layer (one component on identical inputs): {why}")
     if not comparison.measurements:
-        why = "the case does not ask for it" if not case.measure.output else "the outputs could not be compared"
+        unasked = case is not None and not case.measure.output
+        why = "the case does not ask for it" if unasked else "the outputs could not be compared"
         lines.append(f"- output layer: {why}")
-    lines += [f"- gap stated by the case: {escape(gap)}" for gap in case.coverage.gaps]
-    covered = f"\n\nExercised: {escape(', '.join(case.coverage.exercises))}." if case.coverage.exercises else ""
-    return "### Not measured\n\n" + "\n".join(lines) + covered
+    covered = ""
+    if case is not None:
+        lines += [f"- gap stated by the case: {escape(gap)}" for gap in case.coverage.gaps]
+        exercised = case.coverage.exercises
+        covered = f"\n\nExercised: {escape(', '.join(exercised))}." if exercised else ""
+    return "### Not measured\n\n" + "\n".join(lines) + covered if lines or covered else ""
 
 
-def environment_section(record: RunRecord, case: Case) -> str:
+def environment_section(record: RunRecord) -> str:
     """Device, model, contract and the harness's own environment."""
     profile = record.profile
     facts: dict[str, Any] = {
         "device": f"{profile.sku}, {profile.cards} cards, {profile.arch}, {profile.name} ({profile.platform})",
-        "model": f"{case.model.id}@{case.model.revision} ({record.weights} weights)",
+        "model": f"{record.model_id}@{record.model_revision} ({record.weights} weights)",
         "contract": record.contract,
         "run": f"{record.run_id}, started {record.started}, {record.duration_s:.1f} s, attempt {record.attempt}",
         "purpose": f"{record.purpose}{', in CI' if record.in_ci else ''}",
@@ -85,13 +90,15 @@ def reproduce_section(record: RunRecord) -> str:
 
 
 def log_tail(run_dir: Path, relative: str) -> list[str]:
-    """The last lines of a log inside the run directory; one line that says why when it cannot be read."""
+    """The last lines of a log inside the run directory, without secrets; one line says why it cannot be read."""
     try:
-        with contained(run_dir, relative).open("rb") as stream:
-            stream.seek(max(0, stream.seek(0, 2) - LOG_BYTES))
-            lines = stream.read().decode("utf-8", "replace").rstrip().split("\n")
-    except (MediaError, OSError) as error:
+        data = read_tail(run_dir, relative, limit=LOG_BYTES)
+    except MediaError as error:
         return [f"(the log cannot be read: {error})"]
+    if len(data) == LOG_BYTES:
+        # Its first line is a part of one: half a secret is not known as one.
+        data = data.partition(b"\n")[2] or data
+    lines = redact(data.decode("utf-8", "replace")).rstrip().split("\n")
     return lines[-LOG_LINES:] if any(lines) else ["(the log is empty)"]
 
 

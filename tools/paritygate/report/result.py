@@ -25,8 +25,8 @@ MEANINGS = {
 MAX_ROWS = 200
 
 
-def verdict_section(record: RunRecord) -> str:
-    """Verdict, what it means, reasons, gate and scope."""
+def verdict_section(record: RunRecord, *, changed: bool = False) -> str:
+    """Verdict, what it means, reasons, gate and scope; ``changed`` says that the case is another one by now."""
     verdict = record.verdict
     lines = [
         f"## {escape(record.case)}: {verdict.status.value}",
@@ -38,6 +38,8 @@ def verdict_section(record: RunRecord) -> str:
     ]
     lines += [f"- {code(finding.code)} {escape(finding.message, limit=2000)}" for finding in verdict.reasons]
     lines += ["", f"Gate: {escape(verdict.gate)}", "", f"Scope: {escape(verdict.scope, limit=2000)}"]
+    if changed:
+        lines += ["", "**The case has changed since this run**: what its manifest says now is left out."]
     return "\n".join(lines)
 
 
@@ -108,11 +110,11 @@ def checklist_section(record: RunRecord) -> str:
     return f"### Checklist\n\n{len(rows)} effective settings: {counted}.{body}"
 
 
-def acceleration_section(record: RunRecord, case: Case) -> str:
+def acceleration_section(record: RunRecord, case: Case | None) -> str:
     """For acceleration claims: what shows that the feature ran, what fidelity it costs, and how long the legs took."""
     if record.claim != "acceleration":
         return ""
-    feature, evidence = case.candidate.feature, record.comparison.feature
+    feature, evidence = case.candidate.feature if case else None, record.comparison.feature
     lines = ["### Acceleration", ""]
     if feature is not None:
         lines.append(f"Feature {code(feature.name)} against {escape(feature.baseline)}, by {code(feature.enabled_by)}.")
