@@ -157,3 +157,44 @@ def test_repeated_runs_never_share_a_folder(project, outside_ci) -> None:
     run = project.pytest("-k", "good", "--paritygate-artifacts", artifacts, "test_accuracy.py", folder="accuracy")
     assert run.status == 0, run.out
     assert len(list((project.root / "outside" / "good").iterdir())) == before + 1
+
+
+RERUN = """
+from _pytest.runner import runtestprotocol
+from paritygate.errors import InfrastructureError
+from paritygate.session import run
+
+real, tries = run.run_case, []
+
+
+def run_case(*args, **kwargs):
+    tries.append(1)
+    if len(tries) == 1:
+        raise InfrastructureError("the hub does not answer")
+    return real(*args, **kwargs)
+
+
+run.run_case = run_case
+
+
+def pytest_runtest_protocol(item, nextitem):
+    runtestprotocol(item, log=False, nextitem=nextitem)
+    item._initrequest()
+    runtestprotocol(item, nextitem=nextitem)
+    return True
+"""
+
+
+@pytest.mark.parametrize("what", ["right", "wrong"])
+def test_an_item_that_runs_again_tells_of_its_last_try_alone(tmp_path: Path, make_project: Callable, what: str) -> None:
+    project = make_project(tmp_path)
+    project.add("good", what)
+    project.write("accuracy/conftest.py", RERUN)
+    run = project.pytest("--junitxml", "junit.xml", "--paritygate-expect", "1", ci=True)
+    passed = what == "right"
+    assert run.status == int(not passed), run.out
+    (case,) = ET.parse(tmp_path / "junit.xml").iter("testcase")
+    names = [entry.get("name") for entry in case.iter("property")]
+    assert len(names) == len(set(names))
+    assert "paritygate.infrastructure" not in names
+    assert properties(project, "junit.xml")["good"]["paritygate.verdict"] == ("passed" if passed else "failed")

@@ -8,7 +8,6 @@ for ``paritygate.yaml`` above their root. ``outcomes`` is the arithmetic, ``watc
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Generator
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from paritygate.pytest_plugin.outcomes import replace_properties
 from paritygate.pytest_plugin.watch import FIXTURE, Watch, settle, target_of
 
 if TYPE_CHECKING:
@@ -72,11 +72,15 @@ def accuracy_case(request: pytest.FixtureRequest) -> AccuracyCase:
     """The case of this test node: ``accuracy_case.check()`` runs it and turns its verdict into a test result."""
     if not hasattr(request, "param"):
         pytest.fail(f"paritygate: no paritygate.yaml above {request.path}; run: paritygate init", pytrace=False)
-    from paritygate.pytest_plugin.check import AccuracyCase  # noqa: PLC0415 - other tests never load it
+    from paritygate.pytest_plugin.check import AccuracyCase  # noqa: PLC0415 - other tests never load them
+    from paritygate.session.provenance import in_ci  # noqa: PLC0415
 
     config = request.config
     case = AccuracyCase(
-        request.param, in_ci=in_ci(), artifacts=config.getoption("paritygate_artifacts"), announce=_announcer(config)
+        request.param,
+        in_ci=in_ci(),
+        artifacts=config.getoption("paritygate_artifacts"),
+        announce=_announcer(config, aloud=in_ci() or config.get_verbosity() > 0),
     )
     request.node.stash[_CASE] = case
     return case
@@ -89,6 +93,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     concludes = report.when == "call" or (report.when == "setup" and not report.passed)
     target = target_of(item)
     if concludes and target is not None:
+        from paritygate.session.provenance import in_ci  # noqa: PLC0415 - other tests never load it
+
         case = item.stash.get(_CASE, None)
         outcome = settle(
             report,
@@ -97,18 +103,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             green=bool(case and case.green),
             in_ci=in_ci(),
         )
-        item.user_properties.extend(outcome.properties())
-        report.user_properties.extend(outcome.properties())
+        # A plugin may run an item again: nothing of this try may speak for the next.
+        if case is not None:
+            del item.stash[_CASE]
+        replace_properties(item.user_properties, outcome)
+        replace_properties(report.user_properties, outcome)
     return report
 
 
-def in_ci() -> bool:
-    """Whether the run is part of CI, where only ``passed`` is green."""
-    return os.environ.get("CI", "").strip().lower() in {"1", "true"}
-
-
-def _announcer(config: pytest.Config) -> Callable[[object], object]:
-    """What a running case tells its progress to: a plain line at once in CI and with ``-v``, else nothing.
+def _announcer(config: pytest.Config, *, aloud: bool) -> Callable[[object], object]:
+    """What a running case tells its progress to: a plain line at once when ``aloud``, else nothing.
 
     A case can take an hour, so its lines must not wait in pytest's capture until it ends.
     """
@@ -120,7 +124,7 @@ def _announcer(config: pytest.Config) -> Callable[[object], object]:
             print(*lead, line, sep="", flush=True)
         lead.clear()
 
-    return announce if in_ci() or config.get_verbosity() > 0 else lambda _line: None
+    return announce if aloud else lambda _line: None
 
 
 def _in_project(folder: Path) -> bool:

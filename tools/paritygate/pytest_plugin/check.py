@@ -65,13 +65,14 @@ class AccuracyCase:
         except ParitygateError as error:
             self._break(error)
             return
-        lane = self._registries.lanes.get(self.case.ci.lane)
-        allowed = lane is not None and lane.allow_provisional
+        allowed = self._registries.allows_provisional(self.case.ci.lane)
         self._conclude(record, exit_code(record, in_ci=self._in_ci, allow_provisional=allowed))
 
     def _conclude(self, record: RunRecord, code: ExitCode) -> None:
+        from paritygate.session.folders import run_folder  # noqa: PLC0415 - collecting needs none of it
+
         verdict = record.verdict
-        folder = Path(self._project.root, self._project.artifacts, record.case, record.run_id)
+        folder = run_folder(self._project, self.case, record.run_id)
         written = folder / "record.json"
         absent = verdict.status is Status.UNVALIDATED and verdict.reasons[0].code == _NO_HARDWARE
         skipped = absent and not self._in_ci

@@ -56,6 +56,11 @@ class Outcome:
         return [(_PREFIX + name, value) for name, value in facts.items() if value]
 
 
+def replace_properties(properties: list[tuple[str, object]], outcome: Outcome) -> None:
+    """Let properties tell of this outcome alone: what an earlier try of the same item left goes."""
+    properties[:] = [entry for entry in properties if not entry[0].startswith(_PREFIX)] + [*outcome.properties()]
+
+
 def from_properties(properties: Iterable[tuple[str, object]]) -> Outcome | None:
     """The outcome that ``Outcome.properties`` wrote, or None when the report is of another test."""
     facts = {name.removeprefix(_PREFIX): str(value) for name, value in properties if name.startswith(_PREFIX)}
