@@ -17,6 +17,8 @@ from paritygate.runners.job import Job, Outputs
 from paritygate.runners.writer import LegWriter, latents_digest
 
 MODEL = Path(__file__).resolve().parents[3] / "tests" / "e2e" / "accuracy" / "tiny_digits" / "model"
+#: Schedulers of Diffusers speak to NumPy 2.4 in a way that it deprecates.
+OLD_NUMPY_PROTOCOL = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 PROMPTS = ("a red three on a white background", "a blue seven", "a handwritten nine")
 
 
@@ -35,9 +37,9 @@ def make_job(tmp_path):
         (tmp_path / "leg").mkdir(exist_ok=True)
         return Job(
             case="c", leg="reference", runner="diffusers", root=str(tmp_path), folder=str(tmp_path),
-            directory=str(tmp_path / "leg"), adapter=None, feature=None, model_id="m", model_revision="r",
+            directory=str(tmp_path / "leg"), adapter=None, feature=None, model_id="m", model_revision="r", device="cpu",
             spec={"pipeline": "StableDiffusionPipeline", "dtype": "float32", **spec}, model_dir=str(MODEL),
-            output=Output(kind="images", width=32, height=32), inputs=(), latents=latents, latents_sha256=None,
+            output=Output(kind="images", width=32, height=32), inputs=(), latents=latents,
             items=tuple(Item(id=f"{i:03d}", request={"prompt": PROMPTS[i], "seed": i, **shared}) for i in range(items)),
         )  # fmt: skip
 
@@ -52,7 +54,9 @@ def shared_noise(tmp_path):
 
 
 def run(runner, job: Job) -> tuple[Effective, dict[str, np.ndarray]]:
-    runner.run(job, LegWriter(job))
+    writer = LegWriter(job)
+    runner.run(job, writer)
+    writer.finish(complete=True)
     folder = Path(job.directory)
     outputs = loads((folder / "outputs.json").read_text(), Outputs)
     images = {item.id: np.load(folder / item.images[0].float_path) for item in outputs.items}
@@ -107,7 +111,7 @@ def test_every_item_of_a_batch_has_its_own_noise_and_its_own_tokens(runner, make
     assert all(np.abs(one_by_one[item] - together[item]).max() < 1e-4 for item in one_by_one)
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # in Diffusers' Euler, with NumPy 2.4
+@OLD_NUMPY_PROTOCOL
 def test_a_scheduler_whose_noise_is_scaled_still_shows_the_latents_it_was_given(runner, make_job, shared_noise):
     path, noise = shared_noise
     effective, _ = run(runner, make_job(items=1, latents=path, scheduler={"class": "EulerDiscreteScheduler"}))
@@ -125,12 +129,40 @@ def test_another_spacing_shows_in_the_timesteps_and_in_the_config(runner, make_j
     assert effective.timesteps == [999, 666, 332]
 
 
-def test_half_precision_is_what_ran_and_its_rounded_noise_is_not_the_noise_handed_out(runner, make_job, shared_noise):
+def test_half_precision_is_what_ran_and_its_noise_is_the_noise_handed_out(runner, make_job, shared_noise):
     path, noise = shared_noise
     effective, images = run(runner, make_job(items=1, latents=path, steps=1, dtype="bfloat16"))
     assert {effective.settings[f"dtype.{part}"] for part in ("text_encoder", "unet", "vae")} == {"bfloat16"}
-    assert effective.initial_latents["000"] != latents_digest(noise[0])
+    assert effective.initial_latents["000"] == latents_digest(noise[0])
     assert images["000"].dtype == np.float32
+
+
+def test_only_the_exact_rounding_of_the_noise_handed_out_counts_as_it(runner):
+    import torch  # noqa: PLC0415
+
+    given = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 4, 8, 8), dtype=np.float32))
+    handed = given.to(torch.bfloat16)
+    scheduler = type("Scheduler", (), {"init_noise_sigma": torch.tensor(14.6)})()
+    other = (handed * 14.6).clone()
+    other[0, 0, 0, 0] *= 1.01
+    assert runner._is_scaled(handed * torch.tensor(14.6), handed, scheduler)
+    assert runner._is_scaled(handed.float() * torch.tensor(14.6), handed, scheduler)
+    assert not runner._is_scaled(other, handed, scheduler)
+    assert not runner._is_scaled(given * torch.tensor(14.6), handed, scheduler)
+    assert not runner._is_scaled(torch.cat([handed, handed]), handed, scheduler)
+
+
+@OLD_NUMPY_PROTOCOL
+@pytest.mark.parametrize("name", ["DPMSolverMultistepScheduler", "SASolverScheduler"])
+def test_a_scheduler_with_an_infinite_setting_runs_and_spells_it(runner, make_job, name):
+    effective, _ = run(runner, make_job(items=1, steps=2, scheduler={"class": name}))
+    assert effective.settings["config.scheduler.lambda_min_clipped"] == "-inf"
+
+
+def test_the_pipeline_goes_where_the_case_runs_unless_the_leg_says_otherwise(runner, make_job):
+    job = msgspec.structs.replace(make_job(items=1, steps=1), device="meta")
+    assert str(runner.load(job).device) == "meta"
+    assert str(runner.load(msgspec.structs.replace(job, spec={**job.spec, "device": "cpu"})).device) == "cpu"
 
 
 def test_without_guidance_there_is_one_row_of_tokens(runner, make_job):

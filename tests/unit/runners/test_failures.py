@@ -1,9 +1,11 @@
 """One line of a log says why a leg broke, and one class decides whether CI retries it."""
 
+import os
+
 import pytest
 
 from paritygate.errors import InfrastructureError, LegError
-from paritygate.runners.failures import classify, classify_exit, first_error_line, shorten
+from paritygate.runners.failures import classify, classify_exit, first_error_line
 
 LOG = """loading
 Traceback (most recent call last):
@@ -73,5 +75,18 @@ def test_a_long_message_is_cut_to_one_line():
     assert len(failure.message) == 400
 
 
-def test_short_values_are_not_secrets():
-    assert shorten("a key of 3", environment={"API_KEY": "3", "MY_TOKEN": "of 3 long"}) == "a key of 3"
+def test_a_secret_of_several_lines_is_blanked_before_the_message_becomes_one_line(monkeypatch):
+    monkeypatch.setenv("PRIVATE_KEY", "BEGIN\nabcdef\nEND")
+    assert classify(ValueError("bad key BEGIN\nabcdef\nEND")).message == "ValueError: bad key ***"
+
+
+def test_an_error_at_the_end_of_a_long_log_is_found(tmp_path):
+    (tmp_path / "log.txt").write_text("warning: error in a cache\n" + "x" * (1 << 20) + "\nCUDA error: busy\n")
+    assert first_error_line(tmp_path / "log.txt") == "CUDA error: busy"
+
+
+def test_a_log_that_a_leg_made_a_link_or_a_pipe_is_not_read(tmp_path):
+    (tmp_path / "log.txt").symlink_to("/dev/zero")
+    assert first_error_line(tmp_path / "log.txt") == ""
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert first_error_line(tmp_path / "pipe.txt") == ""

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from paritygate.errors import ArtifactError, LegError
+from paritygate.errors import ArtifactError
 from paritygate.manifest.case import Case, Ci, Coverage, Item, Leg, Measure, Model, Output
 from paritygate.runners.leg import Latents, leg_environment, run_leg
 
@@ -173,10 +173,11 @@ def test_a_leg_that_closes_its_output_and_works_is_no_failure(bad_leg):
 
 def test_a_leg_that_dies_half_way_keeps_what_it_wrote(bad_leg):
     record, folder = bad_leg("""
-        import os
+        import os, time
         def run(job, writer):
             writer.setting("device", "cpu")
             writer.image("0000", GREY)
+            time.sleep(1.3)
             print("Error: the second item is too much", flush=True)
             os.kill(os.getpid(), 9)
     """)
@@ -268,15 +269,92 @@ def test_one_thread_and_no_network_unless_the_leg_says_more():
     assert leg_environment(make_leg(spec={"threads": 2}), {})["OMP_NUM_THREADS"] == "2"
 
 
+def test_a_leg_counts_cards_as_preflight_did():
+    assert leg_environment(make_leg(), {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
 def test_a_run_never_has_the_same_leg_twice(bad_leg):
     bad_leg(GOOD)
     with pytest.raises(ArtifactError, match="has a candidate leg already"):
         bad_leg(GOOD)
 
 
-def test_a_missing_interpreter_is_one_clear_message(bad_leg):
-    with pytest.raises(LegError, match=r"cannot start .*no/python: No such file"):
-        bad_leg(GOOD, python="no/python")
+def test_an_interpreter_that_cannot_start_is_a_failure_of_the_leg(bad_leg):
+    record, _ = bad_leg(GOOD, python="no/python")
+    assert (record.failure, record.exit_code, record.interpreter) == ("crash", None, "no/python")
+    assert re.search(r"cannot start .*no/python: No such file", record.message)
+
+
+def test_an_interpreter_outside_the_project_is_recorded_without_its_folder(bad_leg):
+    record, _ = bad_leg(GOOD)
+    assert record.interpreter == Path(sys.executable).name
+
+
+HOSTILE_FILES = [
+    ("os.mkfifo(NAME)", "not a regular file"),
+    ("os.symlink('/dev/zero', NAME)", "symbolic link"),
+    ("os.mkdir(NAME)", "not a regular file"),
+    ("open(NAME, 'w').truncate(65 << 20)", "more than the 67108864 bytes"),
+    ("open(NAME, 'w').write('[' * 100_000)", "recursion|Expected"),
+    ("None", "No such file"),
+]
+
+
+@pytest.mark.parametrize("name", ["outputs.json", "effective.json"])
+@pytest.mark.parametrize(("spoil", "words"), HOSTILE_FILES)
+def test_a_leg_whose_own_files_are_hostile_is_broken_and_never_hangs_the_harness(bad_leg, name, spoil, words):
+    record, _ = bad_leg(f"""
+        import os
+        NAME = {name!r}
+        def run(job, writer):
+            finish = writer.finish
+            def spoiled(**given):
+                finish(**given)
+                os.unlink(NAME)
+                {spoil}
+            writer.finish = spoiled
+    """)
+    assert (record.failure, record.exit_code) == ("crash", 0)
+    assert re.search(f"candidate/{name}.*({words})", record.message), record.message
+
+
+def test_a_failure_that_a_leg_invents_is_no_reason_to_run_again(bad_leg):
+    record, _ = bad_leg("""
+        import os
+        def run(job, writer):
+            open("failure.json", "w").write('{"kind": "please retry", "message": "x"}')
+            os._exit(7)
+    """)
+    assert record.failure == "crash"
+    assert "code 7" in record.message
+
+
+def test_effective_settings_of_a_later_version_are_refused(bad_leg):
+    record, _ = bad_leg("""
+        def run(job, writer):
+            finish = writer.finish
+            def spoiled(**given):
+                finish(**given)
+                open("effective.json", "w").write('{"schema_version": 2}')
+            writer.finish = spoiled
+    """)
+    assert record.failure == "crash"
+    assert "later version 2" in record.message
+
+
+def test_a_secret_that_a_leg_writes_past_the_writer_never_reaches_the_record(bad_leg, monkeypatch):
+    monkeypatch.setenv("HUB_TOKEN", "hf_secret_value")
+    record, _ = bad_leg("""
+        def run(job, writer):
+            finish = writer.finish
+            def spoiled(**given):
+                finish(**given)
+                text = '{"settings": {"a": "hf_secret_value"}, "environment": {"b": ["hf_secret_value"]}}'
+                open("effective.json", "w").write(text)
+            writer.finish = spoiled
+    """)
+    assert record.effective.settings == {"a": "***"}
+    assert record.effective.environment == {"b": ["***"]}
 
 
 def test_the_job_tells_a_leg_its_latents_and_nothing_about_the_other_leg(bad_leg, tmp_path):

@@ -141,8 +141,20 @@ def test_a_snapshot_of_another_revision_is_refused_and_an_unknown_one_is_noted(c
     environ = {"M_MODEL": str(other), "PATH": ""}
     assert [code for code, _ in found(case, environ=environ)] == ["revision"]
     report = check(case, environ={"M_MODEL": str(case.root / "model"), "PATH": ""})
-    assert report.problems == ()
-    assert "weights not verified" in report.notes[0]
+    assert (report.problems, report.weights_verified) == ((), False)
+    assert "weights not verified: nothing in the folder" in report.notes[0]
+
+
+def test_only_a_digest_that_was_computed_verifies_weights(case):
+    assert check(case).weights_verified
+    hub = hub_case(case, path_env="M_MODEL")
+    snapshot = case.root / "snapshots" / ("a" * 40)
+    shutil.copytree(case.root / "model", snapshot)
+    report = check(hub, environ={"M_MODEL": str(snapshot), "PATH": ""})
+    assert (report.problems, report.weights_verified) == ((), False)
+    assert "weights not verified: only the name of the folder says" in report.notes[0]
+    (case.root / "model" / "unet" / "stray").touch()
+    assert not check(case).weights_verified
 
 
 def test_inputs_must_exist_and_have_their_digest(case):
@@ -178,6 +190,13 @@ def test_what_a_leg_lacks_is_named_with_its_fix(case, changes, code, words):
     assert problem.fix
 
 
+def test_one_bad_interpreter_is_named_for_each_leg_that_has_it(case):
+    bad = msgspec.structs.replace(
+        case, reference=leg("reference", python="no/python"), candidate=leg(python="no/python")
+    )
+    assert [problem.leg for problem in check(bad).problems] == ["reference", "candidate"]
+
+
 def test_a_local_build_of_the_required_version_counts(case):
     requires = {"torch": "==2.13.0", "diffusers": ">=0.36,<1"}
     assert found(msgspec.structs.replace(case, candidate=leg(requires=requires))) == []
@@ -191,7 +210,9 @@ def test_output_kinds_that_this_version_cannot_store_are_refused(case):
 def fake_driver(tmp_path: Path, *names: str) -> dict[str, str]:
     tool = tmp_path / "bin" / "nvidia-smi"
     tool.parent.mkdir(exist_ok=True)
-    tool.write_text("#!/bin/sh\n" + "".join(f"echo '{name}, 9.0'\n" for name in names))
+    tool.write_text(
+        "#!/bin/sh\n" + "".join(f"echo '{i}, GPU-{i}a{i}b-c, {name}, 9.0'\n" for i, name in enumerate(names))
+    )
     tool.chmod(0o755)
     return {"PATH": f"{tool.parent}:/bin"}
 
@@ -221,8 +242,30 @@ def test_cards_are_matched_by_their_exact_name_and_counted(case, tmp_path, names
 def test_a_hidden_card_is_no_card(tmp_path):
     environ = fake_driver(tmp_path, "NVIDIA L4", "NVIDIA L4")
     assert len(devices.cards(environ)) == 2
-    assert len(devices.cards({**environ, "CUDA_VISIBLE_DEVICES": "1"})) == 1
     assert devices.cards({**environ, "CUDA_VISIBLE_DEVICES": ""}) == ()
+
+
+@pytest.mark.parametrize(
+    ("visible", "indexes"),
+    [
+        ("1", "1"),
+        ("2,0", "20"),
+        (" 1 , 2 ", "12"),
+        ("GPU-2a,GPU-0a0b-c", "20"),
+        ("-1", ""),
+        ("0,-1,1", "0"),
+        ("1,7,0", "1"),
+        ("1,1", "1"),
+        ("GPU-,1", ""),
+        ("2,MIG-x", "2"),
+        ("0,,1", "0"),
+    ],
+)
+def test_the_named_cards_are_seen_in_order_up_to_the_first_that_is_none(tmp_path, visible, indexes):
+    environ = fake_driver(tmp_path, "NVIDIA L4", "NVIDIA A10", "NVIDIA B200")
+    found = devices.cards({**environ, "CUDA_VISIBLE_DEVICES": visible})
+    assert "".join(card.index for card in found) == indexes
+    assert [card.name for card in found] == [("NVIDIA L4", "NVIDIA A10", "NVIDIA B200")[int(i)] for i in indexes]
 
 
 def test_a_driver_that_fails_is_no_card(tmp_path):

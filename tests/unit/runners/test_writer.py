@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 
 import numpy as np
 import pytest
@@ -10,18 +11,26 @@ from PIL import Image
 from paritygate.manifest.case import Item, Output
 from paritygate.records.codec import loads
 from paritygate.records.model import Effective
+from paritygate.runners import writer as module
 from paritygate.runners.job import Job, Outputs
 from paritygate.runners.writer import LegWriter, latents_digest, to_stored
 
 
 @pytest.fixture
-def leg(tmp_path):
+def make_writer(tmp_path):
     job = Job(
         case="c", leg="candidate", runner="python", root="/", folder="/", directory=str(tmp_path), adapter=None,
         spec={}, feature=None, model_id="m", model_revision="r", model_dir=None, output=Output(kind="images"),
-        inputs=(), items=tuple(Item(id=f"{i:04d}", request={}) for i in range(3)), latents=None, latents_sha256=None,
+        inputs=(), items=tuple(Item(id=f"{i:04d}", request={}) for i in range(3)), latents=None, device="cpu",
     )  # fmt: skip
-    return LegWriter(job), tmp_path
+    return lambda: LegWriter(job)
+
+
+@pytest.fixture
+def leg(make_writer, tmp_path, monkeypatch):
+    """A writer that does not wait, so that each call can be looked at."""
+    monkeypatch.setattr("paritygate.runners.writer._SAVE_INTERVAL_S", 0)
+    return make_writer(), tmp_path
 
 
 def outputs(folder) -> Outputs:
@@ -39,7 +48,7 @@ def test_float_pixels_are_kept_unrounded_beside_a_lossless_picture(leg):
     for path, digest in ((file.path, file.sha256), (file.float_path, file.float_sha256)):
         assert digest == "sha256:" + hashlib.sha256((folder / path).read_bytes()).hexdigest()
     assert not outputs(folder).complete
-    writer.complete()
+    writer.finish(complete=True)
     assert outputs(folder).complete
 
 
@@ -116,6 +125,43 @@ def test_items_are_listed_in_suite_order_and_what_nobody_asked_for_comes_last(le
     assert outputs(folder).items[1].images[0].path == "outputs/0002/0.png"
 
 
+def test_a_long_suite_is_listed_once_a_second_and_whole_at_its_end(make_writer, tmp_path, monkeypatch):
+    written = []
+    real = module.write_text_atomic
+    monkeypatch.setattr(
+        module, "write_text_atomic", lambda path, *a, **k: (written.append(path.name), real(path, *a, **k))
+    )
+    writer = make_writer()
+    for number in range(300):
+        writer.image(f"{number:04d}", np.zeros((1, 1, 3), np.uint8))
+        writer.token_ids(f"{number:04d}", [[1]])
+    assert len(written) <= 2 * (1 + 3)  # a second may pass on a busy machine
+    writer.finish(complete=False)
+    assert len(outputs(tmp_path).items) == 300
+    assert len(loads((tmp_path / "effective.json").read_text(), Effective).token_ids) == 300
+
+
+def test_what_the_last_call_reported_is_listed_within_a_second_though_no_other_follows(
+    make_writer, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "_SAVE_INTERVAL_S", 0.1)
+    writer = make_writer()
+    writer.image("0000", np.zeros((1, 1, 3), np.uint8))
+    assert outputs(tmp_path).items == ()
+    end = time.monotonic() + 5
+    while not outputs(tmp_path).items and time.monotonic() < end:
+        time.sleep(0.02)
+    assert [item.id for item in outputs(tmp_path).items] == ["0000"]
+
+
+def test_a_secret_never_reaches_the_settings_on_disk(leg, monkeypatch):
+    monkeypatch.setenv("HUB_TOKEN", "hf_secret_value")
+    writer, folder = leg
+    writer.setting("url", "https://hf_secret_value@host")
+    writer.environment("proxy", {"hf_secret_value": ["hf_secret_value"]})
+    assert "hf_secret_value" not in (folder / "effective.json").read_text()
+
+
 def test_settings_are_on_disk_when_a_call_returns(leg):
     writer, folder = leg
     writer.setting("device", "cpu")
@@ -137,6 +183,11 @@ def test_settings_are_on_disk_when_a_call_returns(leg):
 def test_a_setting_is_a_finite_scalar(leg, value):
     with pytest.raises(ValueError, match="a setting is"):
         leg[0].setting("x", value)
+
+
+def test_a_setting_that_is_not_finite_is_refused_with_the_way_out(leg):
+    with pytest.raises(ValueError, match="spell this one as the text '-inf'"):
+        leg[0].setting("config.scheduler.lambda_min_clipped", -np.inf)
 
 
 def test_one_run_has_one_schedule(leg):

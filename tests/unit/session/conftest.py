@@ -71,7 +71,7 @@ profiles:
     status: {status}
     bounds: [{{measurement: output.psnr_db.min, at_least: 60}}]
     exact: [token_ids, initial_latents]
-    evidence: sha256:{zeros}
+    evidence: {evidence}
     {selected}
 """
 
@@ -96,6 +96,7 @@ class Demo:
 
     root: Path
     capsys: Any
+    parts: Any
 
     def write(self, *, sku: str = "CPU", cards: int = 0, timeout_s: float = 60, manifest: str = MANIFEST) -> None:
         revision = tree_digest(self.root / "cases" / "model")
@@ -112,7 +113,8 @@ class Demo:
 
     def gate(self, *, status: str, contract: str) -> None:
         selected = "selected: {by: someone, on: 2026-12-01, reason: a test}" if status == "accepted" else ""
-        text = GATE.format(contract=contract, status=status, selected=selected, zeros="0" * 64)
+        evidence = self.parts.write_evidence(self.root / "cases", case="demo", contract=contract)
+        text = GATE.format(contract=contract, status=status, selected=selected, evidence=evidence)
         (self.root / "cases" / "demo.gate.yaml").write_text(text)
 
     def call(self, *words: str) -> tuple[int, str, str]:
@@ -137,7 +139,7 @@ class Demo:
 
 
 @pytest.fixture
-def demo(tmp_path, monkeypatch, capsys):
+def demo(parts, tmp_path, monkeypatch, capsys):
     """A project with one case of three items that agrees with itself."""
     root = tmp_path / "project"
     (root / "cases" / "model").mkdir(parents=True)
@@ -150,6 +152,6 @@ def demo(tmp_path, monkeypatch, capsys):
         (root / "cases" / f"{leg}.py").write_text(ADAPTER.replace("CHANGE", "pass"))
     monkeypatch.chdir(root)
     monkeypatch.delenv("CI", raising=False)
-    project = Demo(root, capsys)
+    project = Demo(root, capsys, parts)
     project.write()
     return project

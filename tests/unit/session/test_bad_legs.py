@@ -19,6 +19,7 @@ WRONG = [
     ("another-picture", "pixels = 1 - pixels", "failed", 1, "psnr_db"),
     ("prompt-dropped", "writer.token_ids(item.id, [[0]])", "failed", 1, "token_ids"),
     ("other-guidance", "writer.setting('config.guidance_scale', 3.1)", "failed", 1, "config.guidance_scale"),
+    ("other-device", "writer.setting('device', 'cuda:0')", "invalid", 1, "ran on cuda:0, the run is for cpu (CPU)"),
     ("exits", "sys.exit(3)", "error", 4, "SystemExit: 3"),
     ("dies", "os.kill(os.getpid(), 9)", "error", 4, "memory ran out"),
     ("memory", "raise MemoryError('too big')", "error", 4, "MemoryError: too big"),
@@ -110,6 +111,15 @@ def test_latents_swapped_between_the_legs_make_the_run_invalid_and_it_says_so(ga
     assert {reason["code"] for reason in result["reasons"]} >= {"latents-changed"}
     assert "before the candidate leg" in json.dumps(result["reasons"])
     assert result["measurements"] == {}
+
+
+def test_latents_exchanged_for_a_pipe_make_the_run_invalid_instead_of_hanging_it(gated):
+    demo, accept = gated
+    demo.candidate("(os.unlink(job.latents), os.mkfifo(job.latents)) if index == 2 else None")
+    accept()
+    code, result = demo.run()
+    assert (code, result["status"]) == (1, "invalid")
+    assert "not a regular file" in json.dumps(result["reasons"])
 
 
 def test_a_proposed_gate_is_provisional_which_is_red_in_ci_only(demo, monkeypatch, gated):

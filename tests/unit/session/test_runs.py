@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +84,57 @@ def test_a_leg_that_ran_for_another_contract_is_invalid(demo):
     demo.run("--leg", "candidate", "--run-id", "a")
     code, result = demo.run("--compare", "--run-id", "a")
     assert (code, result["status"]) == (1, "invalid")
-    assert result["reasons"][0]["code"] == "other-contract"
+    assert result["reasons"][0]["code"] == "leg-contract"
+
+
+def test_a_comparison_keeps_when_and_where_its_legs_ran(demo, monkeypatch):
+    monkeypatch.setenv("BUILDKITE_STEP_KEY", "reference-step")
+    monkeypatch.setenv("BUILDKITE_RETRY_COUNT", "2")
+    demo.run("--leg", "reference", "--run-id", "a")
+    monkeypatch.setenv("BUILDKITE_STEP_KEY", "candidate-step")
+    monkeypatch.delenv("BUILDKITE_RETRY_COUNT")
+    demo.run("--leg", "candidate", "--run-id", "a")
+    monkeypatch.setenv("BUILDKITE_STEP_KEY", "compare-step")
+    between = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    _, result = demo.run("--compare", "--run-id", "a")
+    record = demo.record(result)
+    assert record.started < between
+    assert record.duration_s > sum(leg.duration_s for leg in record.legs)
+    assert record.attempt == 3
+    assert record.environment["ci"] == {"BUILDKITE_STEP_KEY": "candidate-step"}
+    assert record.environment["reference_leg"]["ci"]["BUILDKITE_STEP_KEY"] == "reference-step"
+
+
+def run_somehow(demo, *, apart: bool):
+    if not apart:
+        return demo.record(demo.run()[1])
+    for leg in ("reference", "candidate"):
+        demo.run("--leg", leg, "--run-id", "a")
+    return demo.record(demo.run("--compare", "--run-id", "a")[1])
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_record_says_whether_the_weights_were_verified_however_its_legs_ran(demo, monkeypatch, apart):
+    assert run_somehow(demo, apart=False).weights_verified
+    manifest = demo.root / "cases" / "demo.case.yaml"
+    text = re.sub(r'revision: "[^"]*"', f'revision: "{"a" * 40}"', manifest.read_text())
+    manifest.write_text(text.replace("path: model}", "path_env: DEMO_MODEL}"))
+    monkeypatch.setenv("DEMO_MODEL", str(demo.root / "cases" / "model"))
+    record = run_somehow(demo, apart=apart)
+    assert not record.weights_verified
+    assert "weights not verified" in record.environment["preflight_notes"][0]
+
+
+@pytest.mark.parametrize("name", ["leg.json", "../shared/latents.json"])
+def test_files_of_a_run_that_are_no_plain_files_are_one_clear_error(demo, name):
+    for leg in ("reference", "candidate"):
+        demo.run("--leg", leg, "--run-id", "a")
+    path = demo.root / "artifacts" / "demo" / "a" / "candidate" / name
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    code, out, err = demo.call("run", "demo", "--compare", "--run-id", "a")
+    assert code == 4
+    assert "symbolic link" in out + err
 
 
 def test_latents_swapped_before_the_comparison_are_found(demo):
@@ -272,7 +324,8 @@ def test_exit_codes_are_the_documented_ones(status, failures, in_ci, allowed, ex
     )  # fmt: skip
     record = RunRecord(
         schema_version=1, run_id="a", case="c", base_case="c", variant=None, title="", claim="native-parity",
-        contract="", model_id="", model_revision="", weights="trained", purpose="run", started="", duration_s=1, attempt=1, in_ci=in_ci,
+        contract="", model_id="", model_revision="", weights="trained",
+        purpose="run", started="", duration_s=1, attempt=1, in_ci=in_ci,
         profile=DeviceProfile(platform="cpu", sku="CPU", cards=0, arch="x86_64", name="cpu"), environment={}, legs=legs,
         comparison=Comparison(),
         verdict=Verdict(status=status, reasons=(), scope="", gate="", gate_status="none"),

@@ -19,9 +19,9 @@ _SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def dumps(data: Any) -> str:
-    """Indented strict JSON, in the order of the fields, ending in a newline; ``loads`` reads whatever this gives.
+    r"""Indented strict JSON, in the order of the fields, ending in a newline; ``loads`` reads whatever this gives.
 
-    A lone surrogate becomes the text ``\\ud800``, since no reader of UTF-8 takes it.
+    A lone surrogate becomes the text ``\ud800``, since no reader of UTF-8 takes it.
 
     Raises:
         ArtifactError: for data that has no strict JSON form (an object, a plain float that is not finite).

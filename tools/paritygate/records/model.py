@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 RECORD_SCHEMA_VERSION = 1
+EFFECTIVE_SCHEMA_VERSION = 1
 
 #: Names of files in a run directory that more than one room reads or writes; the last three are relative to a leg's.
 SHARED_LATENTS = "shared/latents.npy"
@@ -74,7 +75,7 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
     ``features``: feature name -> counters that show it ran. ``environment``: versions and paths; never compared.
     """
 
-    schema_version: int = 1
+    schema_version: int = EFFECTIVE_SCHEMA_VERSION
     settings: dict[str, str | int | float | bool | None] = {}
     token_ids: dict[str, list[list[int]]] = {}
     timesteps: list[int | float] | None = None

@@ -39,20 +39,25 @@ NVIDIA_SKUS: Mapping[str, str] = MappingProxyType(
         "NVIDIA L40S": "L40S",
     }
 )
-_QUERY = ("--query-gpu=name,compute_cap", "--format=csv,noheader")
+#: Platform of a profile -> name by which frameworks know its devices; ROCm builds of PyTorch speak of ``cuda`` too.
+DEVICES: Mapping[str, str] = MappingProxyType({"cpu": "cpu", "cuda": "cuda", "rocm": "cuda"})
+
+_QUERY = ("--query-gpu=index,uuid,name,compute_cap", "--format=csv,noheader")
 _QUERY_TIMEOUT_S = 30
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """One card as the driver names it; ``sku`` is empty for a name that is not in the table."""
 
+    index: str
+    uuid: str
     name: str
     arch: str
     sku: str
 
 
 def cards(environ: Mapping[str, str] = os.environ) -> tuple[Card, ...]:
-    """The NVIDIA cards that a leg may use, in the driver's order; none without a driver."""
+    """The NVIDIA cards that a leg may use, in the order in which it sees them; none without a driver."""
     tool = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if tool is None:
         return ()
@@ -62,12 +67,20 @@ def cards(environ: Mapping[str, str] = os.environ) -> tuple[Card, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    found = tuple(_card(line) for line in done.stdout.splitlines() if line.strip())
+    found = tuple(_card(line) for line in done.stdout.splitlines() if line.count(",") >= 3)
     visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return found
-    wanted = [entry for entry in visible.split(",") if entry.strip() and entry.strip() != "-1"]
-    return found[: len(wanted)]
+    return found if visible is None else _visible(found, visible.split(","))
+
+
+def _visible(found: tuple[Card, ...], entries: list[str]) -> tuple[Card, ...]:
+    """The named cards in their order, up to the first entry that names none, several, or one again, as CUDA does."""
+    chosen: list[Card] = []
+    for entry in (entry.strip() for entry in entries):
+        named = [card for card in found if card.index == entry or (entry[:4] == "GPU-" and card.uuid.startswith(entry))]
+        if len(named) != 1 or named[0] in chosen:
+            break
+        chosen += named
+    return tuple(chosen)
 
 
 def profile_for(ci: Ci, available: tuple[Card, ...]) -> DeviceProfile | None:
@@ -87,8 +100,11 @@ def cpu_profile() -> DeviceProfile:
 
 
 def _card(line: str) -> Card:
-    name, _, capability = (part.strip() for part in line.partition(","))
-    return Card(name=name, arch=f"sm_{capability.replace('.', '')}", sku=NVIDIA_SKUS.get(name, ""))
+    index, uuid, rest = (part.strip() for part in line.split(",", 2))
+    name, _, capability = (part.strip() for part in rest.rpartition(","))
+    return Card(
+        index=index, uuid=uuid, name=name, arch=f"sm_{capability.replace('.', '')}", sku=NVIDIA_SKUS.get(name, "")
+    )
 
 
 def _processor() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,12 @@ def run(job: Job, writer: Writer) -> None:
         group = job.items[start : start + size]
         given = None if latents is None else torch.from_numpy(latents[start : start + len(group)].copy())
         arguments = call_arguments(pipeline, job, group)
+        noise = _noise(job, group, given)
         with observer.watch() as seen:
-            images = pipeline(**arguments, **_noise(job, group, given), output_type="np").images
-        _report_items(group, seen, pipeline=pipeline, given=given, writer=writer)
+            images = pipeline(**arguments, **noise, output_type="np").images
+        _report_items(
+            group, seen, scheduler=pipeline.scheduler, given=given, handed=noise.get("latents"), writer=writer
+        )
         if start == 0:
             _report_settings(pipeline, arguments, images, writer=writer)
             writer.setting("batch_size", len(group))
@@ -70,7 +74,7 @@ def load(job: Job) -> Any:
     pipeline = kind.from_pretrained(job.model_dir, local_files_only=True, **options)
     if (scheduler := job.spec.get("scheduler")) is not None:
         pipeline.scheduler = _scheduler(scheduler, pipeline.scheduler.config)
-    pipeline = pipeline.to(str(job.spec.get("device") or "cpu"))
+    pipeline = pipeline.to(str(job.spec.get("device") or job.device))
     pipeline.set_progress_bar_config(disable=True)
     if (backend := job.spec.get("attention_backend")) is not None:
         _set_backend(pipeline, str(backend))
@@ -122,8 +126,15 @@ def _noise(job: Job, group: tuple[Item, ...], given: torch.Tensor | None) -> dic
 
 
 def _report_items(
-    group: tuple[Item, ...], seen: Observation, *, pipeline: Any, given: torch.Tensor | None, writer: Writer
+    group: tuple[Item, ...],
+    seen: Observation,
+    *,
+    scheduler: Any,
+    given: torch.Tensor | None,
+    handed: torch.Tensor | None,
+    writer: Writer,
 ) -> None:
+    """Report tokens, latents and schedule; ``handed`` is ``given`` as the pipeline took it, in its own dtype."""
     first = seen.first_latents
     for index, item in enumerate(group):
         if rows := token_rows(seen, index, batch=len(group)):
@@ -131,17 +142,25 @@ def _report_items(
         if first is not None:
             each = len(first) // len(group)
             entered = first[index * each : (index + 1) * each]
-            noise = entered if given is None else _before_scaling(entered, given[index : index + 1], pipeline.scheduler)
+            noise = entered
+            if given is not None and handed is not None and _is_scaled(entered, handed[index : index + 1], scheduler):
+                noise = given[index : index + 1]
             writer.initial_latents(item.id, (noise[0] if each == 1 else noise).to("cpu", torch.float32).numpy())
-    writer.schedule(timesteps=list(seen.timesteps), sigmas=noise_levels(pipeline.scheduler, seen.timesteps))
+    writer.schedule(timesteps=list(seen.timesteps), sigmas=noise_levels(scheduler, seen.timesteps))
 
 
-def _before_scaling(entered: torch.Tensor, given: torch.Tensor, scheduler: Any) -> torch.Tensor:
-    """The injected latents, when what entered is exactly them times ``init_noise_sigma``; else what entered."""
+def _is_scaled(entered: torch.Tensor, handed: torch.Tensor, scheduler: Any) -> bool:
+    """Whether what entered the first step is exactly what was handed in, times ``init_noise_sigma``.
+
+    Then the float32 tensor behind it is what the leg started from: its rounding to half precision is part of the
+    precision under test, not other noise.
+    """
     sigma = torch.as_tensor(getattr(scheduler, "init_noise_sigma", 1.0)).to(entered.device)
-    injected = given.to(entered.device, entered.dtype)
-    same = injected.shape == entered.shape and torch.equal(injected * sigma, entered)
-    return injected if same else entered
+    injected = handed.to(entered.device)
+    if injected.shape != entered.shape:
+        return False
+    scaled = ((injected * sigma).to(entered.dtype), injected.to(entered.dtype) * sigma)
+    return any(torch.equal(candidate, entered) for candidate in scaled)
 
 
 def _report_settings(pipeline: Any, arguments: dict[str, Any], images: Any, *, writer: Writer) -> None:
@@ -232,6 +251,9 @@ def _dtypes(spec: str | Mapping[str, str]) -> Any:
 
 
 def _scalar(value: Any) -> str | int | float | bool | None:
+    """A setting as a JSON scalar; ``lambda_min_clipped`` of some schedulers is minus infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     return json.dumps(value, default=str, sort_keys=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
-from paritygate.errors import InfrastructureError, LegError
+from paritygate.errors import InfrastructureError, LegError, MediaError
+from paritygate.media.paths import read_tail
+from paritygate.records.redact import redact
 
 FAILURE_NAME = "failure.json"
+#: Every class of failure. Sorted.
+KINDS = ("crash", "infrastructure", "killed", "memory", "timeout", "weights")
 
 _LOG_BYTES = 1 << 20
 _LINE_CHARACTERS = 400
@@ -51,11 +53,10 @@ _BY_MESSAGE = MappingProxyType(
     }
 )
 _ERROR_LINE = re.compile(r"error|exception|fatal|panic|abort|out of memory|killed|no such file", re.IGNORECASE)
-_SECRET_NAME = re.compile(r"token|secret|password|passwd|credential|api_?key|private_?key", re.IGNORECASE)
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """``kind`` is weights, memory, timeout, crash, killed or infrastructure; ``message`` is one line."""
+    """``kind`` is one of ``KINDS``; ``message`` is one line."""
 
     kind: str
     message: str
@@ -68,7 +69,8 @@ def classify(error: BaseException, *, model_dir: str | None = None) -> Failure:
     only name resolution, and a hub that answers 429 or 5xx, are infrastructure.
     """
     text = " ".join(str(error).split())
-    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    # Secrets are looked for in the message as it was: one of several lines would not be found in one line.
+    message = f"{type(error).__name__}: {error}" if text else type(error).__name__
     return Failure(kind=_kind(error, text, model_dir), message=shorten(message))
 
 
@@ -93,11 +95,16 @@ def classify_exit(exit_code: int, log: Path) -> Failure:
 
 
 def first_error_line(log: Path) -> str:
-    """The first line of a log that speaks of an error, else its last line, else nothing."""
+    """The first line of a log's last MiB that speaks of an error, else its last line, else nothing.
+
+    What went wrong stands at the end: servers print warnings for hours before.
+    """
     try:
-        with log.open("rb") as stream:
-            text = stream.read(_LOG_BYTES).decode("utf-8", "replace")
-    except OSError:
+        # The leg could write to the log's folder, so nothing below the run directory is followed.
+        text = read_tail(log.parent.parent, f"{log.parent.name}/{log.name}", limit=_LOG_BYTES).decode(
+            "utf-8", "replace"
+        )
+    except MediaError:
         return ""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     # Indented lines are the source lines of a traceback: they mention errors that did not happen.
@@ -105,11 +112,9 @@ def first_error_line(log: Path) -> str:
     return shorten(next(spoken, lines[-1].strip() if lines else ""))
 
 
-def shorten(text: str, *, environment: Mapping[str, str] = os.environ) -> str:
-    """The text cut to one readable line, with the values of secret environment variables blanked."""
-    for name, value in environment.items():
-        if _SECRET_NAME.search(name) and len(value) >= 6:
-            text = text.replace(value, "***")
+def shorten(text: str) -> str:
+    """The text as one readable line, without secrets."""
+    text = " ".join(redact(text).split())
     return text if len(text) <= _LINE_CHARACTERS else f"{text[: _LINE_CHARACTERS - 1]}…"
 
 

@@ -15,7 +15,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One leg's work. Paths are absolute strings.
 
     ``latents`` is a ``.npy`` of float32 ``(items, channels, height, width)`` in suite order, the same file for
-    every leg, or None when each leg draws its own from the seed of the item.
+    every leg, or None when each leg draws its own from the seed of the item. ``device`` is where the case runs
+    (``cpu``, ``cuda``), for a leg whose ``spec`` does not say.
     """
 
     case: str
@@ -34,7 +35,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[InputMedia, ...]
     items: tuple[Item, ...]
     latents: str | None
-    latents_sha256: str | None
+    device: str
 
     @property
     def latents_path(self) -> Path | None:
@@ -50,7 +51,11 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writer(Protocol):
-    """What a runner or adapter reports to. Everything is on disk when a call returns."""
+    """What a runner or adapter reports to.
+
+    Pictures are on disk when a call returns; the lists of outputs and settings follow within a second, and at the end
+    of the leg, whatever that is.
+    """
 
     def image(self, item_id: str, pixels: Any, *, index: int = 0) -> None:
         """Store one image.
@@ -71,7 +76,10 @@ class Writer(Protocol):
         """Timesteps and noise levels as the sampler used them, first step first."""
 
     def setting(self, name: str, value: str | int | float | bool | None) -> None:
-        """One effective setting under a dotted name; names below ``config.`` join the exact layer."""
+        """One effective setting under a dotted name; names below ``config.`` join the exact layer.
+
+        A number is finite; spell others as the text ``inf``, ``-inf`` or ``nan``.
+        """
 
     def feature(self, name: str, **counters: int | float | str | bool) -> None:
         """Counters that show that an acceleration feature really ran."""

@@ -11,12 +11,22 @@ from typing import TypeVar
 
 import msgspec
 
-from paritygate.errors import ArtifactError
+from paritygate.errors import ArtifactError, LegError, MediaError
 from paritygate.manifest.case import Case, Item, Leg
+from paritygate.media.paths import read_contained
 from paritygate.records.codec import dumps, loads
-from paritygate.records.model import Effective, LegRecord
+from paritygate.records.model import (
+    EFFECTIVE_NAME,
+    EFFECTIVE_SCHEMA_VERSION,
+    OUTPUTS_FOLDER,
+    OUTPUTS_NAME,
+    Effective,
+    LegRecord,
+    OutputItem,
+)
+from paritygate.records.redact import redact_data
 from paritygate.records.store import write_text_atomic
-from paritygate.runners.failures import FAILURE_NAME, Failure, classify_exit
+from paritygate.runners.failures import FAILURE_NAME, KINDS, Failure, classify_exit, shorten
 from paritygate.runners.job import Job, Outputs
 from paritygate.runners.process import Outcome, run_process
 
@@ -34,6 +44,8 @@ _THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 _LEG_ENVIRONMENT = {
+    # The order of nvidia-smi, from which preflight took the names of the cards.
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
     "PYTHONFAULTHANDLER": "1",
@@ -60,6 +72,7 @@ def run_leg(
     run_dir: Path,
     model_dir: Path | None,
     latents: Latents | None,
+    device: str = "cpu",
     progress: Callable[[int], None] = lambda _done: None,
 ) -> LegRecord:
     """Run one leg in a process of its own and return what came of it; a broken leg is data, not an exception.
@@ -71,33 +84,45 @@ def run_leg(
         run_dir: the run directory; ``run_dir/<leg name>`` must not exist yet.
         model_dir: where the weights are, as preflight found them.
         latents: the shared latents, when the case has them.
+        device: where the case runs, for a leg that does not say.
         progress: called with the number of suite items stored so far.
 
     Raises:
         ArtifactError: when the leg's folder cannot be made, or the run has this leg already.
     """
     directory = _leg_folder(run_dir, leg)
-    job = build_job(case, leg, items=items, directory=directory, model_dir=model_dir, latents=latents)
+    job = build_job(case, leg, items=items, directory=directory, model_dir=model_dir, latents=latents, device=device)
     write_text_atomic(directory / JOB_NAME, dumps(job))
     command = [interpreter(case, leg), "-m", "paritygate.runners.worker", str(directory / JOB_NAME)]
 
     def tick() -> None:
-        progress(sum(1 for _ in directory.glob("outputs/*/0.png")))
+        progress(sum(1 for _ in directory.glob(f"{OUTPUTS_FOLDER}/*/0.png")))
 
-    outcome = run_process(
-        command,
-        cwd=directory,
-        env=leg_environment(leg, os.environ),
-        log=directory / LOG_NAME,
-        timeout_s=leg.timeout_s,
-        tick=tick,
-    )
+    try:
+        outcome = run_process(
+            command,
+            cwd=directory,
+            env=leg_environment(leg, os.environ),
+            log=directory / LOG_NAME,
+            timeout_s=leg.timeout_s,
+            tick=tick,
+        )
+    except LegError as error:
+        failure = Failure(kind=error.kind, message=shorten(error.message))
+        return _record(case, leg, outcome=Outcome(exit_code=None, duration_s=0), failure=failure)
     tick()
-    return _record(case, leg, directory=directory, outcome=outcome)
+    return _read_back(case, leg, run_dir=directory.parent, outcome=outcome)
 
 
 def build_job(
-    case: Case, leg: Leg, *, items: tuple[Item, ...], directory: Path, model_dir: Path | None, latents: Latents | None
+    case: Case,
+    leg: Leg,
+    *,
+    items: tuple[Item, ...],
+    directory: Path,
+    model_dir: Path | None,
+    latents: Latents | None,
+    device: str = "cpu",
 ) -> Job:
     """What the worker of a leg is told: the request and its own settings, nothing about the other leg or a bound."""
     return Job(
@@ -117,7 +142,7 @@ def build_job(
         inputs=case.inputs,
         items=items,
         latents=str(latents.path) if latents else None,
-        latents_sha256=latents.sha256 if latents else None,
+        device=device,
     )
 
 
@@ -151,38 +176,71 @@ def _leg_folder(run_dir: Path, leg: Leg) -> Path:
     return directory.resolve()
 
 
-def _record(case: Case, leg: Leg, *, directory: Path, outcome: Outcome) -> LegRecord:
-    outputs, effective = _read(directory / "outputs.json", Outputs), _read(directory / "effective.json", Effective)
-    failure = _failure(leg, directory=directory, outcome=outcome, complete=outputs is not None and outputs.complete)
-    if failure is None and effective is None:
-        failure = Failure(kind="crash", message="effective.json is missing or damaged")
-    path = Path(interpreter(case, leg))
-    return LegRecord(
-        name=leg.name,
-        runner=leg.runner,
-        interpreter=path.relative_to(case.root).as_posix() if path.is_relative_to(case.root) else str(path),
-        duration_s=outcome.duration_s,
-        exit_code=outcome.exit_code,
-        failure=failure.kind if failure else None,
-        message=failure.message if failure else "",
-        log=f"{leg.name}/{LOG_NAME}",
+def _read_back(case: Case, leg: Leg, *, run_dir: Path, outcome: Outcome) -> LegRecord:
+    """What the leg left, none of it trusted: plain files of a bounded size, or the leg is broken."""
+    outputs, no_outputs = _read(run_dir, f"{leg.name}/{OUTPUTS_NAME}", Outputs)
+    effective, no_effective = _read(run_dir, f"{leg.name}/{EFFECTIVE_NAME}", Effective)
+    if effective is not None and effective.schema_version > EFFECTIVE_SCHEMA_VERSION:
+        no_effective = f"{EFFECTIVE_NAME} is of the later version {effective.schema_version}"
+    faults = [fault for fault in (no_outputs, no_effective) if fault]
+    complete = outputs is not None and outputs.complete
+    return _record(
+        case,
+        leg,
+        outcome=outcome,
+        failure=_failure(leg, run_dir=run_dir, outcome=outcome, complete=complete, faults=faults),
         items=outputs.items if outputs else (),
         effective=effective,
     )
 
 
-def _failure(leg: Leg, *, directory: Path, outcome: Outcome, complete: bool) -> Failure | None:
+def _record(
+    case: Case,
+    leg: Leg,
+    *,
+    outcome: Outcome,
+    failure: Failure | None,
+    items: tuple[OutputItem, ...] = (),
+    effective: Effective | None = None,
+) -> LegRecord:
+    path = Path(interpreter(case, leg))
+    if effective is not None:
+        effective = msgspec.structs.replace(
+            effective,
+            settings=redact_data(effective.settings),
+            features=redact_data(effective.features),
+            environment=redact_data(effective.environment),
+        )
+    return LegRecord(
+        name=leg.name,
+        runner=leg.runner,
+        interpreter=path.relative_to(case.root).as_posix() if path.is_relative_to(case.root) else path.name,
+        duration_s=outcome.duration_s,
+        exit_code=outcome.exit_code,
+        failure=failure.kind if failure else None,
+        message=failure.message if failure else "",
+        log=f"{leg.name}/{LOG_NAME}",
+        items=items,
+        effective=effective,
+    )
+
+
+def _failure(leg: Leg, *, run_dir: Path, outcome: Outcome, complete: bool, faults: list[str]) -> Failure | None:
     if outcome.exit_code is None:
         return Failure(kind="timeout", message=f"still running after timeout_s: {leg.timeout_s:g}; ended")
+    if outcome.exit_code == 0 and faults:
+        return Failure(kind="crash", message=shorten(f"the leg's own files are unusable: {'; '.join(faults)}"))
     if outcome.exit_code == 0 and complete:
         return None
-    stated = _read(directory / FAILURE_NAME, Failure)
-    return stated or classify_exit(outcome.exit_code, directory / LOG_NAME)
+    stated, _ = _read(run_dir, f"{leg.name}/{FAILURE_NAME}", Failure)
+    if stated is None or stated.kind not in KINDS:
+        return classify_exit(outcome.exit_code, run_dir / leg.name / LOG_NAME)
+    return Failure(kind=stated.kind, message=shorten(stated.message))
 
 
-def _read(path: Path, kind: type[_T]) -> _T | None:
-    """What the leg left in a file, or None: a leg that died may have left none, and an adapter may spoil one."""
+def _read(run_dir: Path, relative: str, kind: type[_T]) -> tuple[_T | None, str]:
+    """What the leg left in a file, or None and why: a leg that died may have left none, an adapter may spoil one."""
     try:
-        return loads(path.read_bytes(), kind, source=path.name)
-    except (OSError, ArtifactError):
-        return None
+        return loads(read_contained(run_dir, relative), kind, source=relative), ""
+    except (ArtifactError, MediaError) as error:
+        return None, error.message

@@ -13,12 +13,12 @@ import msgspec
 
 from paritygate import __version__
 from paritygate.errors import UsageError
-from paritygate.manifest.case import Case, Leg
+from paritygate.manifest.case import RUNNABLE_KINDS, Case, Leg
 from paritygate.records.canonical import sha256_file
 from paritygate.records.model import DeviceProfile
 from paritygate.runners import devices, probe, weights
 from paritygate.runners.leg import interpreter, leg_environment
-from paritygate.runners.table import OUTPUT_KINDS, RUNNERS, WORKER_DISTRIBUTIONS, find_runner
+from paritygate.runners.table import RUNNERS, WORKER_DISTRIBUTIONS, find_runner
 
 _PROBE_TIMEOUT_S = 60
 _SPARE_BYTES = 64 << 20
@@ -36,12 +36,14 @@ class PreflightProblem(msgspec.Struct, frozen=True, kw_only=True):
 class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
     """``preflight.json``. ``profile`` is None when this machine is none that the case allows.
 
-    ``notes`` are things that could not be checked. ``interpreters``: leg -> what its Python has installed.
+    ``notes`` are things that could not be checked. ``weights_verified``: whether the digest of the weights was computed
+    and is the declared one. ``interpreters``: leg -> what its Python has installed.
     """
 
     case: str
     problems: tuple[PreflightProblem, ...]
     notes: tuple[str, ...]
+    weights_verified: bool
     model_dir: str
     profile: DeviceProfile | None
     interpreters: dict[str, dict[str, str | None]]
@@ -95,15 +97,18 @@ def check(
     return PreflightReport(
         case=case.id,
         problems=tuple(problems),
-        notes=() if not folder.is_dir() or weights.is_verified(case, folder) else (_unverified(case),),
+        notes=() if not folder.is_dir() or weights.has_digest(case) else (_unverified(case, folder),),
+        weights_verified=weights.has_digest(case) and not {"weights", "revision"} & {entry.code for entry in problems},
         model_dir=str(folder),
         profile=profile,
         interpreters=interpreters,
     )
 
 
-def _unverified(case: Case) -> str:
-    return f"weights not verified: nothing in the folder shows that it is revision {case.model.revision}"
+def _unverified(case: Case, folder: Path) -> str:
+    revision = case.model.revision
+    known = "only the name of the folder says" if folder.name == revision else "nothing in the folder shows"
+    return f"weights not verified: {known} that it is revision {revision}"
 
 
 def lines(report: PreflightReport) -> list[str]:
@@ -182,8 +187,8 @@ def _input_problems(case: Case) -> Iterator[PreflightProblem]:
 def _ability_problems(case: Case, legs: tuple[Leg, ...]) -> Iterator[PreflightProblem]:
     """What the case asks of a runner that this version cannot do."""
     fix = "upgrade paritygate"
-    if case.output.kind not in OUTPUT_KINDS:
-        message = f"output.kind {case.output.kind} cannot run in this version; it can run: {', '.join(OUTPUT_KINDS)}"
+    if case.output.kind not in RUNNABLE_KINDS:
+        message = f"output.kind {case.output.kind} cannot run in this version; it can run: {', '.join(RUNNABLE_KINDS)}"
         yield PreflightProblem(code="output", message=message, fix=fix)
     for leg in legs:
         if case.inputs and leg.runner in RUNNERS and not RUNNERS[leg.runner].takes_inputs:
@@ -220,7 +225,7 @@ def _leg_problems(
         probes[key] = _probe(python, needed, case=case, leg=leg, environ=environ)
     found = probes[key]
     if isinstance(found, PreflightProblem):
-        return [*problems, found], {}
+        return [*problems, msgspec.structs.replace(found, leg=leg.name)], {}
     return [*problems, *_version_problems(leg, found, needed)], {"python": found.python, **found.versions}
 
 

@@ -136,8 +136,9 @@ def _start(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: in
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    except OSError as error:
-        raise LegError(f"cannot start {command[0]}: {error.strerror or error}", kind="crash") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LegError(f"cannot start {command[0]}: {reason}", kind="crash") from error
 
 
 def _wait(child: subprocess.Popen[bytes], *, deadline: float, tick: Callable[[], None]) -> int | None:

@@ -39,9 +39,6 @@ RUNNERS = MappingProxyType(
     }
 )
 
-#: Kinds of output that a leg can store in this version.
-OUTPUT_KINDS = ("images",)
-
 
 def find_runner(name: str) -> Runner:
     """The runner of that name.

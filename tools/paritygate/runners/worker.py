@@ -71,10 +71,11 @@ def _finish(writer: LegWriter, failure: Failure | None) -> int:
     try:
         for name, value in environment().items():
             writer.environment(name, value)
+        if failure is not None:
+            write_text_atomic(writer.directory / FAILURE_NAME, dumps(failure))
+        writer.finish(complete=failure is None)
         if failure is None:
-            writer.complete()
             return int(ExitCode.OK)
-        write_text_atomic(writer.directory / FAILURE_NAME, dumps(failure))
     except ArtifactError as error:
         with contextlib.suppress(ValueError, OSError):
             traceback.print_exception(error)

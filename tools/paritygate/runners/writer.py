@@ -1,10 +1,14 @@
-"""The worker's ``Writer``: outputs and effective settings, on disk when each call returns."""
+"""The worker's ``Writer``: pictures on disk when a call returns, their list and the settings soon after."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import re
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +16,36 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from paritygate.errors import ArtifactError
 from paritygate.media.images import encode_png
 from paritygate.records.canonical import sha256_bytes
 from paritygate.records.codec import dumps
-from paritygate.records.model import Effective, OutputFile, OutputItem, Real
+from paritygate.records.model import (
+    EFFECTIVE_NAME,
+    OUTPUTS_FOLDER,
+    OUTPUTS_NAME,
+    Effective,
+    OutputFile,
+    OutputItem,
+    Real,
+)
+from paritygate.records.redact import redact, redact_data
 from paritygate.records.store import write_bytes_atomic, write_text_atomic
 from paritygate.runners.job import Job, Outputs
 
-OUTPUTS_NAME = "outputs.json"
-EFFECTIVE_NAME = "effective.json"
-
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CHANNELS = (1, 3, 4)
+#: Both lists are written whole, so writing them on every call would cost the square of the suite.
+_SAVE_INTERVAL_S = 1.0
 
 
 class LegWriter:
     """Stores what a runner reports, as ``job.Writer`` says.
 
     Unknown item ids and superfluous indexes are stored like any other output: that they are not what was asked
-    is for the comparison to say. What cannot be stored without changing its meaning is refused.
+    is for the comparison to say. What cannot be stored without changing its meaning is refused. The lists
+    ``outputs.json`` and ``effective.json`` are written at most once a second and when the leg ends, so that a leg
+    killed outright loses no more than its last second of them.
     """
 
     def __init__(self, job: Job) -> None:
@@ -38,8 +53,10 @@ class LegWriter:
         self._order = {item.id: number for number, item in enumerate(job.items)}
         self._files: dict[str, dict[int, OutputFile]] = {}
         self._effective = Effective(settings={}, token_ids={}, initial_latents={}, features={}, environment={})
-        self._save_outputs(complete=False)
-        self._save_effective()
+        self._complete = False
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+        self._save()
 
     def image(self, item_id: str, pixels: Any, *, index: int = 0) -> None:
         """Store one image: a lossless PNG, and float pixels also unrounded.
@@ -59,21 +76,21 @@ class LegWriter:
         if index in self._files.get(item_id, {}):
             raise ValueError(f"image {index} of item {item_id} was stored before; an output is written once")
         array = checked_pixels(pixels)
-        name = f"outputs/{item_id}/{index}"
+        name = f"{OUTPUTS_FOLDER}/{item_id}/{index}"
         (self.directory / name).parent.mkdir(parents=True, exist_ok=True)
         float_path = float_sha256 = None
         if array.dtype == np.float32:
             float_path, float_sha256 = f"{name}.npy", self._store(f"{name}.npy", npy_bytes(array))
         path, sha256 = f"{name}.png", self._store(f"{name}.png", encode_png(to_stored(array)))
-        self._files.setdefault(item_id, {})[index] = OutputFile(
-            path=path, sha256=sha256, float_path=float_path, float_sha256=float_sha256
-        )
-        self._save_outputs(complete=False)
+        file = OutputFile(path=path, sha256=sha256, float_path=float_path, float_sha256=float_sha256)
+        with self._change():
+            self._files.setdefault(item_id, {})[index] = file
 
     def token_ids(self, item_id: str, rows: list[list[int]]) -> None:
         """The token ids that reached the text encoder, one row per prompt (unconditional first)."""
-        self._effective.token_ids[item_id] = [[int(token) for token in row] for row in rows]
-        self._save_effective()
+        plain = [[int(token) for token in row] for row in rows]
+        with self._change():
+            self._effective.token_ids[item_id] = plain
 
     def initial_latents(self, item_id: str, latents: Any) -> None:
         """Digest the float32 latents of one item, without a batch axis, that entered the first step.
@@ -81,8 +98,9 @@ class LegWriter:
         Raises:
             ValueError: for another dtype; converting is the caller's decision.
         """
-        self._effective.initial_latents[item_id] = latents_digest(np.asarray(latents))
-        self._save_effective()
+        digest = latents_digest(np.asarray(latents))
+        with self._change():
+            self._effective.initial_latents[item_id] = digest
 
     def schedule(self, *, timesteps: list[int | float], sigmas: list[float] | None) -> None:
         """Timesteps and noise levels as the sampler used them, first step first.
@@ -95,51 +113,82 @@ class LegWriter:
         before = self._effective
         if before.timesteps is not None and (before.timesteps, before.sigmas) != (steps, levels):
             raise ValueError(f"the schedule changed between items, from {before.timesteps} to {steps}")
-        self._effective = msgspec.structs.replace(before, timesteps=steps, sigmas=levels)
-        self._save_effective()
+        with self._change():
+            self._effective = msgspec.structs.replace(before, timesteps=steps, sigmas=levels)
 
     def setting(self, name: str, value: str | int | float | bool | None) -> None:
         """One effective setting under a dotted name.
 
         Raises:
-            ValueError: for a value that is not a JSON scalar.
+            ValueError: for a value that is not a JSON scalar, and for infinity and NaN: spell those ``"inf"``,
+                ``"-inf"`` and ``"nan"``.
         """
-        self._effective.settings[name] = _scalar(name, value)
-        self._save_effective()
+        plain = _scalar(name, value)
+        with self._change():
+            self._effective.settings[name] = redact(plain) if isinstance(plain, str) else plain
 
     def feature(self, name: str, **counters: int | float | str | bool) -> None:
         """Counters that show that an acceleration feature really ran; later calls replace equal names."""
         scalars = {key: _scalar(f"{name}.{key}", value) for key, value in counters.items()}
-        self._effective.features.setdefault(name, {}).update(
-            {key: value for key, value in scalars.items() if value is not None}
-        )
-        self._save_effective()
+        with self._change():
+            self._effective.features.setdefault(name, {}).update(
+                {key: value for key, value in scalars.items() if value is not None}
+            )
 
     def environment(self, name: str, value: Any) -> None:
         """A version or path worth keeping; never compared."""
-        self._effective.environment[name] = value
-        self._save_effective()
+        plain = redact_data(value)
+        dumps(plain)  # here, where the caller's line shows, and not when the file is written
+        with self._change():
+            self._effective.environment[name] = plain
 
-    def complete(self) -> None:
-        """Say that the runner has returned; without it the leg counts as broken."""
-        self._save_outputs(complete=True)
+    def finish(self, *, complete: bool) -> None:
+        """Write both lists; ``complete`` says that the runner has returned, without it the leg counts as broken.
+
+        Raises:
+            ArtifactError: when they cannot be written.
+        """
+        with self._lock:
+            self._complete = complete
+            self._save()
 
     def _store(self, name: str, data: bytes) -> str:
         write_bytes_atomic(self.directory / name, data, durable=False)
         return sha256_bytes(data)
 
-    def _save_outputs(self, *, complete: bool) -> None:
+    @contextlib.contextmanager
+    def _change(self) -> Iterator[None]:
+        """Change what is listed; it is saved now, or later when the last time was less than a second ago."""
+        with self._lock:
+            yield
+            wait = self._saved + _SAVE_INTERVAL_S - time.monotonic()
+            if wait <= 0:
+                self._save()
+            elif self._timer is None:
+                self._timer = threading.Timer(wait, self._save_late)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _save_late(self) -> None:
+        # A full disk is reported by the next call, or by ``finish``.
+        with self._lock, contextlib.suppress(ArtifactError):
+            if self._timer is not None:
+                self._save()
+
+    def _save(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         # Suite order first, whatever the order of the calls; unknown items last.
         ids = sorted(self._files, key=lambda item: (self._order.get(item, len(self._order)), item))
         items = tuple(
             OutputItem(id=item, images=tuple(self._files[item][index] for index in sorted(self._files[item])))
             for item in ids
         )
-        text = dumps(Outputs(complete=complete, items=items))
+        text = dumps(Outputs(complete=self._complete, items=items))
         write_text_atomic(self.directory / OUTPUTS_NAME, text, durable=False)
-
-    def _save_effective(self) -> None:
         write_text_atomic(self.directory / EFFECTIVE_NAME, dumps(self._effective), durable=False)
+        self._saved = time.monotonic()
 
 
 def checked_pixels(pixels: Any) -> NDArray[np.uint8] | NDArray[np.float32]:
@@ -202,5 +251,5 @@ def _scalar(name: str, value: Any) -> str | int | float | bool | None:
     if plain is not None and not isinstance(plain, (str, int, float, bool)):
         raise ValueError(f"{name} is {type(value).__name__}; a setting is text, a number, a truth value or None")
     if isinstance(plain, float) and not math.isfinite(plain):
-        raise ValueError(f"{name} is {plain}; a setting is finite")
+        raise ValueError(f"{name} is {plain}; a setting is finite, spell this one as the text '{plain}'")
     return plain

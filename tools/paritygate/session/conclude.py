@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,6 @@ from paritygate.records.codec import dumps
 from paritygate.records.model import (
     RECORD_SCHEMA_VERSION,
     Comparison,
-    DeviceProfile,
     Finding,
     LegRecord,
     RunRecord,
@@ -26,27 +24,26 @@ from paritygate.records.model import (
 )
 from paritygate.records.store import write_record, write_text_atomic
 from paritygate.report.files import write_report
-from paritygate.runners.devices import cpu_profile
 from paritygate.runners.leg import Latents
 from paritygate.runners.preflight import PreflightReport
-from paritygate.session import provenance
 from paritygate.session.latents import change
-from paritygate.session.legs import LegRun, contract_findings
+from paritygate.session.legs import LegRun, Setting, contract_findings, device_findings
 from paritygate.session.progress import Progress, Watcher
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What stays the same through one run. ``clock`` is monotonic; ``notes`` join the record's environment."""
+    """What stays the same through one run.
+
+    ``clock_s``: the monotonic second at which the run began, moved back by what its legs took when they ran before.
+    """
 
     case: Case
     items: tuple[Item, ...]
-    contract: str
+    setting: Setting
     gate: Gate | None
     folder: Path
     in_ci: bool
-    started: str
-    clock: float
-    notes: dict[str, Any]
+    clock_s: float
 
 
 def conclude(run: Run, legs: tuple[LegRun, ...], latents: Latents | None, *, watch: Watcher) -> RunRecord:
@@ -60,20 +57,19 @@ def conclude(run: Run, legs: tuple[LegRun, ...], latents: Latents | None, *, wat
     write_text_atomic(run.folder / "comparison.json", dumps(comparison))
     watch(Progress(case=run.case.id, stage="judge"))
     records = tuple(entry.leg for entry in legs)
-    profile = legs[-1].profile
     verdict = judge(
         comparison,
         run.case,
         legs=records,
-        contract=run.contract,
-        profile=profile,
+        contract=run.setting.contract,
+        profile=run.setting.profile,
         gate=run.gate,
         evidence=check_evidence(run.case, run.gate) if run.gate else (),
-        weights_verified="preflight_notes" not in run.notes,
+        weights_verified=run.setting.weights_verified,
         in_ci=run.in_ci,
         purpose="run",
     )
-    record = _record(run, legs=records, profile=profile, comparison=comparison, verdict=verdict)
+    record = _record(run, legs=records, comparison=comparison, verdict=verdict)
     write_record(run.folder, record)
     watch(Progress(case=run.case.id, stage="report"))
     write_report(record, run.folder, run.case)
@@ -87,7 +83,8 @@ def _compare(run: Run, legs: tuple[LegRun, ...], latents: Latents | None) -> Com
     findings = (
         *(finding for entry in legs for finding in entry.findings),
         *((changed,) if changed else ()),
-        *contract_findings(legs, run.contract),
+        *contract_findings(legs, run.setting.contract),
+        *device_findings(legs),
     )
     broken = any(entry.leg.failure is not None for entry in legs)
     if broken or not {"reference", "candidate"} <= by_name.keys():
@@ -112,15 +109,14 @@ def without_hardware(run: Run, report: PreflightReport) -> RunRecord:
         gate="not looked up",
         gate_status="none",
     )
-    record = _record(run, legs=(), profile=cpu_profile(), comparison=Comparison(), verdict=verdict)
+    record = _record(run, legs=(), comparison=Comparison(), verdict=verdict)
     write_record(run.folder, record)
     write_report(record, run.folder, run.case)
     return record
 
 
-def _record(
-    run: Run, *, legs: tuple[LegRecord, ...], profile: DeviceProfile, comparison: Comparison, verdict: Verdict
-) -> RunRecord:
+def _record(run: Run, *, legs: tuple[LegRecord, ...], comparison: Comparison, verdict: Verdict) -> RunRecord:
+    setting = run.setting
     return RunRecord(
         schema_version=RECORD_SCHEMA_VERSION,
         run_id=run.folder.name,
@@ -129,18 +125,19 @@ def _record(
         variant=run.case.variant,
         title=run.case.title,
         claim=run.case.claim,
-        contract=run.contract,
+        contract=setting.contract,
         model_id=run.case.model.id,
         model_revision=run.case.model.revision,
         weights=run.case.model.weights,
         purpose="run",
-        started=run.started,
-        duration_s=time.monotonic() - run.clock,
-        attempt=provenance.attempt(),
+        started=setting.started,
+        duration_s=time.monotonic() - run.clock_s,
+        attempt=setting.attempt,
         in_ci=run.in_ci,
-        profile=profile,
-        environment={**provenance.environment(run.case.root), **run.notes},
+        profile=setting.profile,
+        environment=setting.environment,
         legs=legs,
         comparison=comparison,
         verdict=verdict,
+        weights_verified=setting.weights_verified,
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 
-from paritygate.errors import ArtifactError
+from paritygate.errors import ArtifactError, MediaError
 from paritygate.manifest.case import Case, Item
 from paritygate.manifest.suite import latent_shape
+from paritygate.media.paths import contained, read_contained
 from paritygate.records.canonical import sha256_file
 from paritygate.records.codec import dumps, loads
-from paritygate.records.model import Finding
+from paritygate.records.model import SHARED_LATENTS, Finding
 from paritygate.records.store import write_bytes_atomic, write_text_atomic
 from paritygate.runners.leg import Latents
 
@@ -34,10 +36,10 @@ def shared_latents(case: Case, items: tuple[Item, ...], run_dir: Path) -> Latent
     """
     if case.initial_latents != "shared":
         return None
-    folder = run_dir / "shared"
-    path, note = folder / "latents.npy", folder / "latents.json"
-    if note.exists():
-        return Latents(path=path, sha256=loads(note.read_bytes(), Drawn, source=str(note)).sha256)
+    path = run_dir / SHARED_LATENTS
+    folder, note = path.parent, path.with_suffix(".json")
+    if os.path.lexists(note):
+        return Latents(path=path, sha256=_drawn(run_dir, note.relative_to(run_dir).as_posix()).sha256)
     shape = latent_shape(case)
     assert shape is not None, "a rule of the manifest demands latent_shape with shared latents"
     try:
@@ -48,6 +50,18 @@ def shared_latents(case: Case, items: tuple[Item, ...], run_dir: Path) -> Latent
     latents = Latents(path=path, sha256=sha256_file(path))
     write_text_atomic(note, dumps(Drawn(sha256=latents.sha256, generator=GENERATOR)))
     return latents
+
+
+def _drawn(run_dir: Path, name: str) -> Drawn:
+    """What is noted of the latents that another leg of this run drew.
+
+    Raises:
+        ArtifactError: when it cannot be read.
+    """
+    try:
+        return loads(read_contained(run_dir, name), Drawn, source=name)
+    except MediaError as error:
+        raise ArtifactError(f"{run_dir.name}: {error.message}", hint="use another --run-id") from error
 
 
 def draw(items: tuple[Item, ...], shape: tuple[int, ...]) -> bytes:
@@ -73,12 +87,13 @@ def change(latents: Latents | None, *, when: str) -> Finding | None:
     if latents is None:
         return None
     try:
-        found = sha256_file(latents.path)
-    except OSError as error:
-        found = error.strerror or str(error)
+        # A leg could have put a pipe or a link there.
+        found = sha256_file(contained(latents.path.parents[1], SHARED_LATENTS))
+    except (MediaError, OSError) as error:
+        found = str(error)
     if found == latents.sha256:
         return None
     return Finding(
         code="latents-changed",
-        message=f"shared/latents.npy is not the file that was drawn ({when}): {found}, drawn {latents.sha256}",
+        message=f"{SHARED_LATENTS} is not the file that was drawn ({when}): {found}, drawn {latents.sha256}",
     )

@@ -14,12 +14,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     done: int = 0
     total: int = 0
-    note: str = ""
 
     def __str__(self) -> str:
         """A plain line for logs."""
         count = f" {self.done}/{self.total}" if self.total else ""
-        return f"{self.case}: {self.stage}{count}{f', {self.note}' if self.note else ''}"
+        return f"{self.case}: {self.stage}{count}"
 
 
 Watcher = Callable[[Progress], object]

@@ -9,26 +9,25 @@ from __future__ import annotations
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from paritygate.errors import ExitCode, PreflightError, UsageError
 from paritygate.gates.files import load_gate
-from paritygate.manifest.case import Case, Item, LegName
+from paritygate.manifest.case import Case, LegName
 from paritygate.manifest.contract import contract as contract_of
 from paritygate.manifest.project import Project
 from paritygate.manifest.registries import Registries
 from paritygate.manifest.suite import items as items_of
 from paritygate.records.codec import dumps
-from paritygate.records.model import DeviceProfile, LegRecord, RunRecord, Status
+from paritygate.records.model import LegRecord, RunRecord, Status
 from paritygate.records.store import write_text_atomic
 from paritygate.runners import preflight
 from paritygate.runners.devices import cpu_profile
 from paritygate.runners.leg import Latents
 from paritygate.runners.preflight import PreflightReport
-from paritygate.session import folders
+from paritygate.session import folders, provenance
 from paritygate.session.conclude import Run, conclude, without_hardware
 from paritygate.session.latents import shared_latents
-from paritygate.session.legs import LegRun, read_legs, run_one
+from paritygate.session.legs import LegRun, Setting, joined, read_legs, run_one
 from paritygate.session.progress import Progress, Watcher, silent
 
 #: Verdict -> exit code, where the verdict alone decides.
@@ -73,11 +72,10 @@ def run_case(
     if report.hardware_missing:
         return without_hardware(run, report)
     _require(report)
-    assert report.profile is not None
     latents = shared_latents(case, run.items, run.folder)
     legs: list[LegRun] = []
     for leg in case.legs:
-        legs.append(_run_leg(run, leg.name, report, latents, profile=report.profile, watch=progress))
+        legs.append(_run_leg(run, leg.name, report, latents, watch=progress))
         if legs[-1].leg.failure is not None:
             break
     return conclude(run, tuple(legs), latents, watch=progress)
@@ -106,11 +104,13 @@ def run_leg_apart(
     run = _begin(case, project, report, in_ci=False, run_id=run_id, shared=True)
     _require(report)
     latents = shared_latents(case, run.items, run.folder)
-    return _run_leg(run, name, report, latents, profile=report.profile or cpu_profile(), watch=progress).leg
+    return _run_leg(run, name, report, latents, watch=progress).leg
 
 
 def compare_run(case: Case, project: Project, *, run_id: str, in_ci: bool, progress: Watcher = silent) -> RunRecord:
     """Compare and judge the legs that the run directory ``run_id`` holds; the record is written anew.
+
+    The record speaks of where and when the legs ran, not of where they were compared.
 
     Raises:
         UsageError: when a leg is missing.
@@ -119,9 +119,17 @@ def compare_run(case: Case, project: Project, *, run_id: str, in_ci: bool, progr
     """
     folder = folders.run_folder(project, case, run_id)
     legs = read_legs(case, folder)
-    items = items_of(case)
-    run = _open(case, folder, items, in_ci=in_ci, notes={})
-    return conclude(run, legs, shared_latents(case, items, folder), watch=progress)
+    before_s = sum(entry.leg.duration_s for entry in legs)
+    run = Run(
+        case=case,
+        items=items_of(case),
+        setting=joined(legs, contract=_contract(case)),
+        gate=load_gate(case),
+        folder=folder,
+        in_ci=in_ci,
+        clock_s=time.monotonic() - before_s,
+    )
+    return conclude(run, legs, shared_latents(case, run.items, folder), watch=progress)
 
 
 def preflight_case(
@@ -171,31 +179,35 @@ def _begin(
     """
     if any(problem.code == "artifacts" for problem in report.problems):
         _require(report)
+    clock_s = time.monotonic()
     folder = folders.make_run(project, case, run_id=run_id, shared=shared)
     write_text_atomic(folder / "preflight.json", dumps(report))
     notes = {"preflight_notes": list(report.notes)} if report.notes else {}
-    # Legs that run apart are judged later: only the gate of a whole run must be readable before it starts.
-    return _open(case, folder, items_of(case), in_ci=in_ci, notes=notes, with_gate=not shared)
-
-
-def _open(
-    case: Case, folder: Path, items: tuple[Item, ...], *, in_ci: bool, notes: dict[str, Any], with_gate: bool = True
-) -> Run:
-    try:
-        fingerprint = contract_of(case)
-    except OSError as error:
-        raise PreflightError(f"cannot read a file of {case.id}: {error}", hint="restore it from git") from error
+    setting = Setting(
+        contract=_contract(case),
+        profile=report.profile or cpu_profile(),
+        weights_verified=report.weights_verified,
+        started=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        attempt=provenance.attempt(),
+        environment={**provenance.environment(case.root), **notes},
+    )
     return Run(
         case=case,
-        items=items,
-        contract=fingerprint,
-        gate=load_gate(case) if with_gate else None,
+        items=items_of(case),
+        setting=setting,
+        # Legs that run apart are judged later: only the gate of a whole run must be readable before it starts.
+        gate=None if shared else load_gate(case),
         folder=folder,
         in_ci=in_ci,
-        started=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-        clock=time.monotonic(),
-        notes=notes,
+        clock_s=clock_s,
     )
+
+
+def _contract(case: Case) -> str:
+    try:
+        return contract_of(case)
+    except OSError as error:
+        raise PreflightError(f"cannot read a file of {case.id}: {error}", hint="restore it from git") from error
 
 
 def _require(report: PreflightReport) -> None:
@@ -210,9 +222,7 @@ def _require(report: PreflightReport) -> None:
         raise PreflightError("\n".join(lines))
 
 
-def _run_leg(
-    run: Run, name: str, report: PreflightReport, latents: Latents | None, *, profile: DeviceProfile, watch: Watcher
-) -> LegRun:
+def _run_leg(run: Run, name: str, report: PreflightReport, latents: Latents | None, *, watch: Watcher) -> LegRun:
     (leg,) = (leg for leg in run.case.legs if leg.name == name)
     return run_one(
         run.case,
@@ -221,7 +231,6 @@ def _run_leg(
         run_dir=run.folder,
         model_dir=Path(report.model_dir),
         latents=latents,
-        contract=run.contract,
-        profile=profile,
+        setting=run.setting,
         watch=watch,
     )
