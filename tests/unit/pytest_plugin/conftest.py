@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ profiles:
     status: {status}
     bounds:
       - {{measurement: output.psnr_db.min, at_least: 30}}
-    evidence: sha256:{zeros}
+    evidence: {evidence}
 """
 
 PROJECT_FILES = {
@@ -144,9 +145,10 @@ lanes:
 
 @dataclass(frozen=True)
 class InnerProject:
-    """A paritygate project in a temporary folder."""
+    """A paritygate project in a temporary folder. ``parts`` are the builders that all unit tests share."""
 
     root: Path
+    parts: Any
 
     def write(self, path: str, text: str) -> Path:
         """Write one file, making its folder."""
@@ -166,7 +168,8 @@ class InnerProject:
         if gate:
             project = find_project(self.root)
             (case,) = load_cases(project, load_registries(project), only=self.root / "accuracy" / name).cases
-            text = GATE.format(name=name, contract=contract(case), status=gate, zeros="0" * 64)
+            evidence = self.parts.write_evidence(case.folder, case=name, contract=contract(case))
+            text = GATE.format(name=name, contract=contract(case), status=gate, evidence=evidence)
             if gate == "accepted":
                 text += "    selected: {by: a tester, on: 2026-12-01, reason: inner test}\n"
             self.write(f"accuracy/{name}/{name}.gate.yaml", text)
@@ -181,19 +184,19 @@ class InnerProject:
         return {name: found.count(name) for name in sorted(set(found))}
 
 
-def make_inner_project(root: Path) -> InnerProject:
+def make_inner_project(root: Path, parts: Any) -> InnerProject:
     """A project without a case."""
-    project = InnerProject(root)
+    project = InnerProject(root, parts)
     for path, text in PROJECT_FILES.items():
         project.write(path, text)
     return project
 
 
 @pytest.fixture
-def inner_project(tmp_path: Path) -> InnerProject:
-    return make_inner_project(tmp_path)
+def inner_project(tmp_path: Path, parts: Any) -> InnerProject:
+    return make_inner_project(tmp_path, parts)
 
 
 @pytest.fixture(scope="session")
-def make_project() -> Callable[[Path], InnerProject]:
-    return make_inner_project
+def make_project(parts: Any) -> Callable[[Path], InnerProject]:
+    return lambda root: make_inner_project(root, parts)
