@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from paritygate.manifest.case import Case, Item
+from paritygate.manifest.case import RUNNABLE_KINDS, Case, Item
 from paritygate.media.paths import list_files
 from paritygate.records.model import OUTPUTS_FOLDER, Finding, LegRecord
-
-#: Output kinds whose files this package can compare.
-KINDS = ("images",)
 
 
 def images_per_item(case: Case) -> int:
@@ -21,8 +18,10 @@ def images_per_item(case: Case) -> int:
 
 def check_structure(case: Case, items: tuple[Item, ...], legs: tuple[LegRecord, ...], run_dir: Path) -> list[Finding]:
     """Every way in which the sets of outputs differ from the suite; empty when both legs hold exactly the suite."""
-    if case.output.kind not in KINDS:
-        message = f"outputs of kind {case.output.kind!r} cannot be compared by this version, only {', '.join(KINDS)}"
+    if case.output.kind not in RUNNABLE_KINDS:
+        message = (
+            f"outputs of kind {case.output.kind!r} cannot be compared by this version, only {', '.join(RUNNABLE_KINDS)}"
+        )
         return [Finding(code="unsupported-output", message=message)]
     if not items or not (case.measure.output or case.measure.exact):
         return [Finding(code="nothing-compared", message="the suite or the list of measurements is empty")]
