@@ -41,7 +41,7 @@ CASE_RULES: tuple[CaseRule, ...] = (
 #: Checks of one gate file beside its case. Sorted by name.
 GATE_RULES: tuple[GateRule, ...] = (
     GateRule("gate-case", "a gate file names the case beside it", gate.gate_case),
-    GateRule("gate-device", "the device of a profile is in hardware.yml", gate.gate_device),
+    GateRule("gate-device", "the device of a profile, with its cards, is in hardware.yml", gate.gate_device),
     GateRule("gate-direction", "at_least where higher is better, at_most where lower is", gate.gate_direction),
     GateRule("gate-duplicate", "one profile for each variant, contract and device", gate.gate_duplicate),
     GateRule("gate-measurement", "a bound limits a measurement of the case, once", gate.gate_measurement),
