@@ -103,5 +103,5 @@ def test_the_shipped_model_is_small_and_the_one_that_the_cases_pin() -> None:
     folder = ROOT / "tests" / "e2e" / "accuracy" / "tiny_digits"
     files = [path for path in (folder / "model").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 8_000_000
-    base = load_yaml(folder / "base.yaml", display="base.yaml")
+    base = load_yaml(folder / "base.yaml", display="base.yaml", root=folder)
     assert base.data["model"]["revision"] == tree_digest(folder / "model")

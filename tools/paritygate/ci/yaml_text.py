@@ -21,7 +21,7 @@ _NOT_PLAIN = frozenset({"false", "no", "null", "off", "on", "true", "yes"})
 _NO_BLOCK = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
-def dump(data: Mapping[str, Any], *, indent: int = 0) -> str:
+def dump(data: Mapping[str, Any], *, indent: int) -> str:
     """A block mapping, each line indented by ``indent`` blanks and ended by a newline.
 
     Holds dicts with text keys, lists, tuples, text, integers and booleans.

@@ -90,13 +90,13 @@ class Document:
             self._keys, self._values = builder.keys, builder.values
 
 
-def load_yaml(path: Path, *, display: str, root: Path | None = None) -> Document:
+def load_yaml(path: Path, *, display: str, root: Path) -> Document:
     """Read and parse one file.
 
     Args:
         path: the file.
         display: the path that problems show, usually relative to the project.
-        root: when given, a link that leads out of this folder is refused.
+        root: a link that leads out of this folder is refused.
 
     Raises:
         ManifestError: with every problem of the file; the document is then of no use.

@@ -11,7 +11,7 @@ from paritygate.errors import ManifestError, Problem
 MAX_BYTES = 1 << 20
 
 
-def read_source(path: Path, *, display: str, root: Path | None = None) -> bytes:
+def read_source(path: Path, *, display: str, root: Path) -> bytes:
     """The bytes of a hand-written file: a regular file of at most 1 MiB within ``root``.
 
     Raises:
@@ -24,7 +24,7 @@ def read_source(path: Path, *, display: str, root: Path | None = None) -> bytes:
     try:
         if path.is_symlink() and not path.exists():
             raise refuse("the link leads nowhere", "point it at a file of the project, or remove it")
-        if root is not None and not path.resolve().is_relative_to(root.resolve()):
+        if not path.resolve().is_relative_to(root.resolve()):
             raise refuse("the link leads out of the project", "copy the file into the project")
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):

@@ -147,7 +147,8 @@ def _prompt_file(case: CaseContext, key: str) -> int | Problem:
     if not case.files.is_inside(path) or case.files.kind(path) != "file":
         return 1
     try:
-        prompts = parse_prompts(decode(read_source(case.files.root / path, display=path), display=path))
+        source = read_source(case.files.root / path, display=path, root=case.files.root)
+        prompts = parse_prompts(decode(source, display=path))
     except ManifestError as error:
         return case.at(pointer, "suite", f"{path}: {error.problems[0].message}", hint=error.problems[0].hint)
     if not prompts:
