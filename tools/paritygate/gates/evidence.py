@@ -104,7 +104,8 @@ def _messages(case: Case, profile: GateProfile) -> Iterator[tuple[str, str]]:
     digest = evidence_digest(records)
     if digest != profile.evidence:
         hint = f"if these are the right records, write: evidence: {digest}"
-        yield f"the {len(records)} committed records have the digest {digest[:19]}, not {profile.evidence[:19]}", hint
+        have = "committed record has" if len(records) == 1 else f"{len(records)} committed records have"
+        yield f"the {have} the digest {digest[:19]}, not {profile.evidence[:19]}", hint
     if len({entry.record.run_id for entry in records}) != len(records):
         yield "one run is committed twice", "repeat the run instead of the file"
     for entry in records:
