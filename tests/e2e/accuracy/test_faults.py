@@ -193,7 +193,7 @@ def test_trailing_spacing_fails_in_the_exact_and_the_output_layer(parity: Bench)
     record, report = parity.run("trailing", parity.leg(fault="trailing"))
     assert record.verdict.status is Status.FAILED
     assert different(record) == {"timesteps", "sigmas"}
-    assert "position 0: reference 951, candidate 999" in report
+    assert "most at index 0: reference 951, candidate 999" in report
     assert "output.psnr_db.min" in missed(record)
 
 
