@@ -1,6 +1,7 @@
 """Files of a run are whole or absent."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -34,9 +35,9 @@ def test_an_interrupted_write_leaves_no_litter(tmp_path, monkeypatch):
 
 def test_a_durable_write_also_makes_the_new_name_durable(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink()))
     store.write_text_atomic(tmp_path / "x", "y")
-    assert synced[1:] == [str(tmp_path)]
+    assert synced[1:] == [tmp_path]
     store.write_text_atomic(tmp_path / "z", "y", durable=False)
     assert len(synced) == 2
 
