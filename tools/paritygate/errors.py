@@ -19,9 +19,39 @@ Anything else that escapes is a bug of paritygate, not of its user.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
+
+_TERMINAL_COMMAND = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+
+
+def printable(text: object, *, lines: bool = False) -> str:
+    """Text from a leg, a manifest or a file name, as a terminal and a CI log may show it: inert.
+
+    Terminal commands are left out; control characters, direction overrides and lone surrogates become U+FFFD; and
+    what a CI log would obey (``::error::``, ``##[group]``) is pulled apart.
+
+    Args:
+        text: anything; its ``str`` is taken.
+        lines: keep line feeds; otherwise the result is one line.
+    """
+    kept = _TERMINAL_COMMAND.sub("", str(text))
+    rows = kept.expandtabs(4).split("\n") if lines else [" ".join(kept.split())]
+    return "\n".join(_inert(row.rstrip()) for row in rows)
+
+
+def _inert(row: str) -> str:
+    # Emoji need U+200D, which nothing obeys.
+    row = "".join(
+        "\N{REPLACEMENT CHARACTER}"
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character != "\N{ZERO WIDTH JOINER}"
+        else character
+        for character in row
+    )
+    return re.sub(r"^(\s*):(?=:)", r"\1: ", row).replace("##[", "## [")
 
 
 class ExitCode(IntEnum):

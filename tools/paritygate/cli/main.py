@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from paritygate import __version__
-from paritygate.errors import ManifestError, MissingExtraError, ParitygateError
+from paritygate.errors import ManifestError, MissingExtraError, ParitygateError, printable
 
 #: command name -> (module under ``paritygate.cli``, one-line help). Sorted; modules load on use.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -65,9 +65,12 @@ def cli() -> None:
 
 def fail(error: ParitygateError) -> int:
     """Print an error for a person and return its exit code."""
-    lines = [p.text() for p in error.problems] if isinstance(error, ManifestError) else [f"error: {error.message}"]
+    if isinstance(error, ManifestError):
+        lines = [printable(problem.text()) for problem in error.problems]
+    else:
+        lines = [printable(f"error: {error.message}", lines=True)]
     if error.hint:
-        lines.append(f"  fix: {error.hint}")
+        lines.append(printable(f"  fix: {error.hint}", lines=True))
     for line in lines:
         click.echo(line, err=True)
     return int(error.exit_code)
@@ -80,7 +83,8 @@ def report_bug(error: Exception) -> int:
     ) as log:
         log.write(f"paritygate {__version__}, Python {sys.version}, {sys.platform}\n")
         traceback.print_exception(error, file=log)
-    click.echo(f"bug in paritygate: {type(error).__name__}: {error}\n  details to report: {log.name}", err=True)
+    text = printable(f"{type(error).__name__}: {error}")
+    click.echo(f"bug in paritygate: {text}\n  details to report: {log.name}", err=True)
     return BUG_EXIT_CODE
 
 
