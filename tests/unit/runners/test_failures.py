@@ -36,14 +36,21 @@ def test_a_missing_log_has_no_line(tmp_path):
 
 
 class Response:
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, url: str = "") -> None:
         self.status_code = status
+        self.url = url
+
+
+class HTTPStatusError(Exception):
+    def __init__(self, status: int, url: str) -> None:
+        super().__init__(f"{status} from {url}")
+        self.response = Response(status, url)
 
 
 class HfHubHTTPError(OSError):
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, url: str = "") -> None:
         super().__init__(f"{status} from the hub")
-        self.response = Response(status)
+        self.response = Response(status, url)
 
 
 class RepositoryNotFoundError(HfHubHTTPError):
@@ -57,6 +64,17 @@ class RepositoryNotFoundError(HfHubHTTPError):
         (HfHubHTTPError(502), "infrastructure"),
         (HfHubHTTPError(403), "crash"),
         (RepositoryNotFoundError(404), "weights"),
+        (HfHubHTTPError(502, "http://127.0.0.1:8000/api"), "crash"),
+        (HTTPStatusError(503, "https://hub.example.org/api"), "infrastructure"),
+        (HTTPStatusError(404, "https://hub.example.org/api"), "crash"),
+        (HTTPStatusError(500, "http://localhost:8000/v1"), "crash"),
+        (HTTPStatusError(500, "http://[::1]:8000/v1"), "crash"),
+        (HTTPStatusError(500, "http://0.0.0.0:8000/v1"), "crash"),
+        (HTTPStatusError(500, "http://10.1.2.3/v1"), "crash"),
+        (HTTPStatusError(500, "http://gpu-node-7/v1"), "crash"),
+        (HTTPStatusError(500, "http://server.svc.local/v1"), "crash"),
+        (HTTPStatusError(500, "http://[broken/v1"), "crash"),
+        (HTTPStatusError(500, ""), "crash"),
         (InfrastructureError("lost"), "infrastructure"),
         (LegError("x", kind="weights"), "weights"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory"),
@@ -90,3 +108,8 @@ def test_a_log_that_a_leg_made_a_link_or_a_pipe_is_not_read(tmp_path):
     assert first_error_line(tmp_path / "log.txt") == ""
     os.mkfifo(tmp_path / "pipe.txt")
     assert first_error_line(tmp_path / "pipe.txt") == ""
+
+
+def test_the_message_keeps_the_hint_of_an_error_that_has_one():
+    failure = classify(LegError("a.py defines no function 'run'", kind="crash", hint="define run(job, writer)"))
+    assert failure.message == "LegError: a.py defines no function 'run'; fix: define run(job, writer)"

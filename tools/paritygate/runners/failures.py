@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import re
 import signal
+import urllib.parse
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
-from paritygate.errors import InfrastructureError, LegError, MediaError
+from paritygate.errors import InfrastructureError, LegError, MediaError, ParitygateError
 from paritygate.media.paths import read_tail
 from paritygate.records.redact import redact
 
@@ -22,6 +25,8 @@ _LINE_CHARACTERS = 400
 _RETRYABLE_STATUS = frozenset({429, *range(500, 600)})
 _CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 _OUT_OF_MEMORY_CODE = 137
+_HUB_ERROR = "HfHubHTTPError"
+_PRIVATE_DOMAINS = (".home.arpa", ".internal", ".lan", ".local", ".localdomain", ".localhost")
 
 #: class of failure -> exception class names that mean it, wherever they are defined. Sorted.
 _BY_NAME = MappingProxyType(
@@ -66,11 +71,14 @@ def classify(error: BaseException, *, model_dir: str | None = None) -> Failure:
     """The failure that an exception inside a leg stands for.
 
     A refused or broken connection counts as a crash, since most often the server that the leg started is gone;
-    only name resolution, and a hub that answers 429 or 5xx, are infrastructure.
+    only name resolution, and a host of the network that answers 429 or 5xx, are infrastructure. A server on this
+    machine or its private network is the code under test, and a hub's own error without an address is the hub's.
     """
     text = " ".join(str(error).split())
     # Secrets are looked for in the message as it was: one of several lines would not be found in one line.
     message = f"{type(error).__name__}: {error}" if text else type(error).__name__
+    if isinstance(error, ParitygateError) and error.hint:
+        message += f"; fix: {error.hint}"
     return Failure(kind=_kind(error, text, model_dir), message=shorten(message))
 
 
@@ -121,10 +129,9 @@ def shorten(text: str) -> str:
 def _kind(error: BaseException, text: str, model_dir: str | None) -> str:
     if isinstance(error, LegError):
         return error.kind
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(error, InfrastructureError) or status in _RETRYABLE_STATUS:
-        return "infrastructure"
     names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, InfrastructureError) or _is_network_failure(error, is_hub=_HUB_ERROR in names):
+        return "infrastructure"
     for kind, known in _BY_NAME.items():
         if names & known:
             return kind
@@ -134,3 +141,32 @@ def _kind(error: BaseException, text: str, model_dir: str | None) -> str:
     if isinstance(error, FileNotFoundError) and model_dir and str(error.filename or "").startswith(model_dir):
         return "weights"
     return "crash"
+
+
+def _is_network_failure(error: BaseException, *, is_hub: bool) -> bool:
+    """Whether a host that the code under test cannot be answered 429 or 5xx."""
+    response = getattr(error, "response", None)
+    if getattr(response, "status_code", None) not in _RETRYABLE_STATUS:
+        return False
+    host = _host(error, response)
+    return _is_public(host) if host else is_hub
+
+
+def _host(error: BaseException, response: object) -> str:
+    """The host that was asked, as ``requests`` and ``httpx`` keep it; empty when neither says."""
+    places = (response, getattr(response, "request", None), getattr(error, "request", None))
+    for place in places:
+        # Properties of a foreign object may raise, and its text may be no address.
+        with contextlib.suppress(AttributeError, RuntimeError, ValueError):
+            if host := urllib.parse.urlsplit(str(getattr(place, "url", ""))).hostname:
+                return host
+    return ""
+
+
+def _is_public(host: str) -> bool:
+    """Whether a host is neither this machine nor one of a private network."""
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        name = host.rstrip(".").lower()
+        return "." in name and not name.endswith(_PRIVATE_DOMAINS)
