@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from paritygate.errors import ArtifactError
+from paritygate.errors import UsageError
 from paritygate.runners.leg import Latents, leg_environment
 
 
@@ -137,7 +137,8 @@ STRAYS = """
         apart = subprocess.Popen([sys.executable, "-c", HANG], start_new_session=True)
         bare = subprocess.Popen([sys.executable, "-c", HANG], start_new_session=True, env={})
         orphan = subprocess.run([sys.executable, "-c", FORK, HANG], stdout=subprocess.PIPE, text=True)
-        pids = [os.getpid(), child.pid, apart.pid, bare.pid, int(orphan.stdout)]
+        lost = subprocess.run([sys.executable, "-c", FORK, HANG], stdout=subprocess.PIPE, text=True, env={})
+        pids = [os.getpid(), child.pid, apart.pid, bare.pid, int(orphan.stdout), int(lost.stdout)]
         pathlib.Path("pids.part").write_text(" ".join(map(str, pids)))
         os.replace("pids.part", "pids")
         LAST
@@ -150,22 +151,26 @@ def test_a_hanging_leg_that_ignores_sigterm_is_gone_after_its_timeout_with_every
     assert (record.failure, record.exit_code) == ("timeout", None)
     assert "timeout_s: 3" in record.message
     pids = [int(pid) for pid in (folder / "pids").read_text().split()]
-    assert len(pids) == 5
+    assert len(pids) == 6
     assert all(is_gone(pid) for pid in pids)
 
 
 def test_a_leg_that_ends_well_leaves_no_server_behind(bad_leg, monkeypatch):
     monkeypatch.setattr("paritygate.runners.process._GRACE_S", 0.2)
-    # The child with an empty environment in its own session can only be found below a living parent.
-    source = STRAYS.replace("bare.pid, ", "").replace("bare = ", "bare = None and ")
-    record, folder = bad_leg(source.replace("LAST", "pass"))
+    own = set(psutil.Process().children())
+    record, folder = bad_leg(STRAYS.replace("LAST", "pass"))
     assert record.failure is None
+    assert set(psutil.Process().children()) == own
     assert all(is_gone(int(pid)) for pid in (folder / "pids").read_text().split())
 
 
 HARNESS = """
-import sys
+import signal, sys
 from pathlib import Path
+# Whoever runs the tests may ignore signals (nohup), and a child inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 sys.path.insert(0, {here!r})
 from conftest import ITEMS, make_case, make_leg
 from paritygate.runners import process
@@ -177,25 +182,54 @@ run_leg(make_case(root, leg), leg, items=ITEMS, run_dir=root / "run", model_dir=
 """
 
 
+@pytest.fixture
+def harness_ended_by(tmp_path):
+    """Ends a harness by a signal while its leg is at ``last``: the ids of the leg's processes, and how it ended."""
+
+    def end(number, *, last):
+        (tmp_path / "adapter.py").write_text(textwrap.dedent(STRAYS.replace("LAST", last)))
+        (tmp_path / "run").mkdir()
+        code = HARNESS.format(here=str(Path(__file__).parent), root=str(tmp_path))
+        harness = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            pids = [int(pid) for pid in wait_for(tmp_path / "run" / "candidate" / "pids").split()]
+            assert not any(is_gone(pid) for pid in pids)
+            time.sleep(0.2)
+            harness.send_signal(number)
+            _, errors = harness.communicate(timeout=30)
+        finally:
+            harness.kill()
+        end = time.monotonic() + 10
+        while not all(is_gone(pid) for pid in pids) and time.monotonic() < end:
+            time.sleep(0.05)
+        return pids, harness.returncode, errors
+
+    return end
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_whatever_ends_the_harness_ends_the_tree_of_the_leg(tmp_path, number):
-    (tmp_path / "adapter.py").write_text(textwrap.dedent(STRAYS.replace("LAST", "time.sleep(600)")))
-    (tmp_path / "run").mkdir()
-    code = HARNESS.format(here=str(Path(__file__).parent), root=str(tmp_path))
-    harness = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
-    try:
-        pids = [int(pid) for pid in wait_for(tmp_path / "run" / "candidate" / "pids").split()]
-        assert not any(is_gone(pid) for pid in pids)
-        harness.send_signal(number)
-        _, errors = harness.communicate(timeout=30)
-    finally:
-        harness.kill()
-    end = time.monotonic() + 10
-    while not all(is_gone(pid) for pid in pids) and time.monotonic() < end:
-        time.sleep(0.05)
+def test_whatever_ends_the_harness_ends_the_tree_of_the_leg(harness_ended_by, number):
+    pids, code, errors = harness_ended_by(number, last="time.sleep(600)")
     assert all(is_gone(pid) for pid in pids)
-    assert harness.returncode != 0
+    assert code != 0
     assert number == signal.SIGKILL or b"KeyboardInterrupt" in errors
+
+
+@pytest.mark.parametrize(
+    "last",
+    ["os.kill(os.getpid(), signal.SIGSTOP)", "import ctypes; ctypes.PyDLL(None).sleep(600)"],
+    ids=["stopped", "holding the interpreter lock"],
+)
+def test_a_worker_that_cannot_act_is_ended_with_a_harness_that_was_killed(harness_ended_by, last):
+    pids, _, _ = harness_ended_by(signal.SIGKILL, last=last)
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_a_leg_that_kills_its_guard_is_killed_itself_and_leaves_nothing(bad_leg, monkeypatch):
+    monkeypatch.setattr("paritygate.runners.process._GRACE_S", 0.2)
+    record, folder = bad_leg(STRAYS.replace("LAST", "os.kill(os.getppid(), signal.SIGKILL); time.sleep(600)"))
+    assert record.failure == "killed"
+    assert all(is_gone(int(pid)) for pid in (folder / "pids").read_text().split())
 
 
 def test_one_thread_and_no_network_unless_the_leg_says_more(make_a_leg):
@@ -211,7 +245,7 @@ def test_a_leg_counts_cards_as_preflight_did(make_a_leg):
 
 def test_a_run_never_has_the_same_leg_twice(bad_leg):
     bad_leg(GOOD)
-    with pytest.raises(ArtifactError, match="has a candidate leg already"):
+    with pytest.raises(UsageError, match="has a candidate leg already"):
         bad_leg(GOOD)
 
 

@@ -69,3 +69,29 @@ def test_a_secret_that_a_leg_writes_past_the_writer_never_reaches_the_record(bad
     """)
     assert record.effective.settings == {"a": "***"}
     assert record.effective.environment == {"b": ["***"]}
+
+
+def test_a_leg_that_floods_its_log_is_ended_and_the_log_is_cut(bad_leg, monkeypatch):
+    monkeypatch.setattr("paritygate.runners.process.MAX_LOG_BYTES", 1 << 20)
+    monkeypatch.setattr("paritygate.runners.leg.MAX_LOG_BYTES", 1 << 20)
+    record, folder = bad_leg("""
+        def run(job, writer):
+            while True:
+                print("x" * 100_000)
+    """)
+    assert (record.failure, record.exit_code) == ("crash", None)
+    assert record.message == "printed more than the 1 MiB a log may have; ended"
+    assert (folder / "log.txt").stat().st_size == 1 << 20
+
+
+def test_an_outputs_folder_that_is_a_link_is_refused_and_not_walked(bad_leg):
+    record, _ = bad_leg("""
+        import os, shutil, time
+        def run(job, writer):
+            writer.image("0000", GREY)
+            shutil.move("outputs", "moved")
+            os.symlink("moved", "outputs")
+            time.sleep(0.5)
+    """)
+    assert (record.failure, record.exit_code) == ("crash", 0)
+    assert "outputs/ is a symbolic link" in record.message

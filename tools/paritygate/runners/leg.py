@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from paritygate.errors import ArtifactError, LegError, MediaError
+from paritygate.errors import ArtifactError, LegError, MediaError, UsageError
 from paritygate.manifest.case import Case, Item, Leg
 from paritygate.media.paths import read_contained
 from paritygate.records.codec import dumps, loads
@@ -28,7 +28,7 @@ from paritygate.records.redact import redact_data
 from paritygate.records.store import write_text_atomic
 from paritygate.runners.failures import FAILURE_NAME, KINDS, Failure, classify_exit, shorten
 from paritygate.runners.job import Job, Outputs
-from paritygate.runners.process import Outcome, run_process
+from paritygate.runners.process import MAX_LOG_BYTES, Outcome, run_process
 
 _T = TypeVar("_T")
 
@@ -88,7 +88,8 @@ def run_leg(
         progress: called with the number of suite items stored so far.
 
     Raises:
-        ArtifactError: when the leg's folder cannot be made, or the run has this leg already.
+        UsageError: when the run has this leg already.
+        ArtifactError: when the leg's folder cannot be made.
     """
     directory = _leg_folder(run_dir, leg)
     job = build_job(case, leg, items=items, directory=directory, model_dir=model_dir, latents=latents, device=device)
@@ -96,7 +97,8 @@ def run_leg(
     command = [interpreter(case, leg), "-m", "paritygate.runners.worker", str(directory / JOB_NAME)]
 
     def tick() -> None:
-        progress(sum(1 for _ in directory.glob(f"{OUTPUTS_FOLDER}/*/0.png")))
+        if not (directory / OUTPUTS_FOLDER).is_symlink():
+            progress(sum(1 for _ in directory.glob(f"{OUTPUTS_FOLDER}/*/0.png")))
 
     try:
         outcome = run_process(
@@ -166,7 +168,7 @@ def _leg_folder(run_dir: Path, leg: Leg) -> Path:
     try:
         directory.mkdir()
     except FileExistsError as error:
-        raise ArtifactError(
+        raise UsageError(
             f"the run {run_dir.name} has a {leg.name} leg already", hint="use another --run-id; runs are never reused"
         ) from error
     except OSError as error:
@@ -182,7 +184,8 @@ def _read_back(case: Case, leg: Leg, *, run_dir: Path, outcome: Outcome) -> LegR
     effective, no_effective = _read(run_dir, f"{leg.name}/{EFFECTIVE_NAME}", Effective)
     if effective is not None and effective.schema_version > EFFECTIVE_SCHEMA_VERSION:
         no_effective = f"{EFFECTIVE_NAME} is of the later version {effective.schema_version}"
-    faults = [fault for fault in (no_outputs, no_effective) if fault]
+    linked = "outputs/ is a symbolic link" if (run_dir / leg.name / OUTPUTS_FOLDER).is_symlink() else ""
+    faults = [fault for fault in (no_outputs, no_effective, linked) if fault]
     complete = outputs is not None and outputs.complete
     return _record(
         case,
@@ -226,6 +229,8 @@ def _record(
 
 
 def _failure(leg: Leg, *, run_dir: Path, outcome: Outcome, complete: bool, faults: list[str]) -> Failure | None:
+    if outcome.flooded:
+        return Failure(kind="crash", message=f"printed more than the {MAX_LOG_BYTES >> 20} MiB a log may have; ended")
     if outcome.exit_code is None:
         return Failure(kind="timeout", message=f"still running after timeout_s: {leg.timeout_s:g}; ended")
     if outcome.exit_code == 0 and faults:

@@ -18,21 +18,32 @@ import msgspec
 import psutil
 
 from paritygate.errors import ArtifactError, LegError
+from paritygate.runners.kernel import adopting
 
 #: Every process that a leg starts inherits this variable, which is how strays are found.
 TOKEN_VARIABLE = "PARITYGATE_LEG_TOKEN"  # noqa: S105 - a marker, not a secret
+
+#: A leg that prints more is ended: nobody reads it, and the disk is needed for the outputs.
+MAX_LOG_BYTES = 64 << 20
 
 #: Between SIGTERM and SIGKILL.
 _GRACE_S = 3.0
 _TICK_S = 0.2
 _KILL_ROUNDS = 20
+#: Processes that lead a leg now; each thread may run one.
+_leaders: set[int] = set()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended. ``exit_code`` is negative for a signal and None after a timeout."""
+    """How a process ended.
+
+    ``exit_code`` is negative for a signal, and None when it was ended: for printing too much when ``flooded``, else
+    after its timeout.
+    """
 
     exit_code: int | None
     duration_s: float
+    flooded: bool = False
 
 
 def run_process(
@@ -47,8 +58,8 @@ def run_process(
     """Run a command to its end and leave no process of it behind, whatever happens to either side.
 
     The child leads its own session. Its standard input is a pipe that only this process holds open: when this
-    process dies, the worker reads end-of-file there and kills its own tree (see ``leash``). SIGTERM and SIGHUP
-    are turned into KeyboardInterrupt while the child runs, so that a cancelled CI job cleans up too.
+    process dies, the guard of the worker reads end-of-file there and kills its own tree (see ``leash``). SIGTERM and
+    SIGHUP are turned into KeyboardInterrupt while the child runs, so that a cancelled CI job cleans up too.
 
     Args:
         command: the argument array; no shell is involved.
@@ -64,52 +75,86 @@ def run_process(
     """
     token = uuid.uuid4().hex
     started = time.monotonic()
-    with _open_log(log) as stream, _signals_raise():
+    flooded = False
+
+    def go_on() -> bool:
+        nonlocal flooded
+        tick()
+        flooded = os.fstat(stream.fileno()).st_size > MAX_LOG_BYTES
+        return not flooded
+
+    with _open_log(log) as stream, _signals_raise(), adopting():
+        earlier = frozenset(psutil.Process().children())
         child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.fileno())
+        _leaders.add(child.pid)
         try:
-            exit_code = _wait(child, deadline=started + timeout_s, tick=tick)
+            exit_code = _wait(child, deadline=started + timeout_s, go_on=go_on)
         finally:
             with _signals_wait():
-                end_tree(child.pid, token, grace_s=_GRACE_S)
+                _end_tree(child.pid, token, earlier)
                 child.wait()
+                _leaders.discard(child.pid)
                 if child.stdin is not None:
                     child.stdin.close()
-    return Outcome(exit_code=exit_code, duration_s=time.monotonic() - started)
+                if flooded:
+                    os.ftruncate(stream.fileno(), MAX_LOG_BYTES)
+    return Outcome(exit_code=exit_code, duration_s=time.monotonic() - started, flooded=flooded)
 
 
-def end_tree(group: int, token: str, *, grace_s: float) -> None:
-    """End every process of a group, its descendants, and every process that carries the token.
+def _end_tree(group: int, token: str, earlier: frozenset[psutil.Process]) -> None:
+    """End every process of a group, its descendants, its orphans, and every process that carries the token.
 
     SIGTERM first; after the grace period SIGKILL, repeated, because a dying process may still start others.
     """
-    members = _members(group, token)
+    members = _members(group, token, earlier)
     for process in members:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    psutil.wait_procs(members, timeout=grace_s)
+    psutil.wait_procs(members, timeout=_GRACE_S)
     for _ in range(_KILL_ROUNDS):
-        strays = {*(process for process in members if _alive(process)), *_members(group, token)}
+        strays = {*(process for process in members if is_alive(process)), *_members(group, token, earlier)}
         if not strays:
-            return
+            break
         for process in strays:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(list(strays), timeout=grace_s)
+        psutil.wait_procs(list(strays), timeout=_GRACE_S)
+    for process in _adopted(earlier):
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process.pid, os.WNOHANG)
 
 
-def _members(group: int, token: str) -> list[psutil.Process]:
-    """Living processes of the group, below its leader, or carrying the token; never this process."""
+def _members(group: int, token: str, earlier: frozenset[psutil.Process]) -> list[psutil.Process]:
+    """Living processes of the group, below its leader, orphaned by it, or carrying the token; never this process."""
     found: set[psutil.Process] = set()
     with contextlib.suppress(psutil.Error):
         found.update(psutil.Process(group).children(recursive=True))
+    for process in _adopted(earlier):
+        found.add(process)
+        with contextlib.suppress(psutil.Error):
+            found.update(process.children(recursive=True))
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if os.getpgid(process.pid) == group or process.environ().get(TOKEN_VARIABLE) == token:
                 found.add(process)
-    return [process for process in found if process.pid != os.getpid() and _alive(process)]
+    return [process for process in found if process.pid != os.getpid() and is_alive(process)]
 
 
-def _alive(process: psutil.Process) -> bool:
+def _adopted(earlier: frozenset[psutil.Process]) -> list[psutil.Process]:
+    """Children of this process that a leg orphaned, dead ones too.
+
+    Nothing below a leg can be in our session, and what else we start is, or was there before.
+    """
+    found = []
+    for process in psutil.Process().children():
+        with contextlib.suppress(OSError):
+            if process not in earlier and process.pid not in _leaders and os.getsid(process.pid) != os.getsid(0):
+                found.append(process)
+    return found
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether a process runs: it is there, and neither another one under its id nor dead and unread."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -141,11 +186,12 @@ def _start(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: in
         raise LegError(f"cannot start {command[0]}: {reason}", kind="crash") from error
 
 
-def _wait(child: subprocess.Popen[bytes], *, deadline: float, tick: Callable[[], None]) -> int | None:
+def _wait(child: subprocess.Popen[bytes], *, deadline: float, go_on: Callable[[], bool]) -> int | None:
     while (left := deadline - time.monotonic()) > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.wait(timeout=min(_TICK_S, left))
-        tick()
+        if not go_on():
+            break
     return None
 
 
