@@ -37,8 +37,8 @@ _leaders: set[int] = set()
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a process ended.
 
-    ``exit_code`` is negative for a signal, and None when it was ended: for printing too much when ``flooded``, else
-    after its timeout.
+    ``exit_code`` is negative for a signal, and None when it was ended, after its timeout or when its log was
+    ``flooded``.
     """
 
     exit_code: int | None
@@ -75,13 +75,10 @@ def run_process(
     """
     token = uuid.uuid4().hex
     started = time.monotonic()
-    flooded = False
 
     def go_on() -> bool:
-        nonlocal flooded
         tick()
-        flooded = os.fstat(stream.fileno()).st_size > MAX_LOG_BYTES
-        return not flooded
+        return os.fstat(stream.fileno()).st_size <= MAX_LOG_BYTES
 
     with _open_log(log) as stream, _signals_raise(), adopting():
         earlier = frozenset(psutil.Process().children())
@@ -96,8 +93,8 @@ def run_process(
                 _leaders.discard(child.pid)
                 if child.stdin is not None:
                     child.stdin.close()
-                if flooded:
-                    os.ftruncate(stream.fileno(), MAX_LOG_BYTES)
+        if flooded := os.fstat(stream.fileno()).st_size > MAX_LOG_BYTES:
+            os.ftruncate(stream.fileno(), MAX_LOG_BYTES)
     return Outcome(exit_code=exit_code, duration_s=time.monotonic() - started, flooded=flooded)
 
 
