@@ -75,6 +75,26 @@ def test_a_known_shift_gives_the_known_numbers(run):
     assert result.feature is None
 
 
+def test_an_item_without_a_declared_size_must_have_the_size_it_asked_for(run):
+    run.change(output=msgspec.structs.replace(run.case.output, width=None, height=None))
+    small = run.parts.picture(1)[:16, :16]
+    for leg in ("reference", "candidate"):
+        run.swap(leg, "001", small)
+    assert run.compare().invalid == ()
+    size = {"width": 24, "height": 24}
+    run.items = tuple(msgspec.structs.replace(item, request={**item.request, **size}) for item in run.items)
+    result = run.compare()
+    assert codes(result) == ["size", "size"]
+    assert "is 16x16, declared 24x24" in result.invalid[0].message
+
+
+def test_shared_latents_are_compared_even_when_no_exact_item_asks_for_it(run):
+    run.change(initial_latents="shared")
+    assert [entry.name for entry in run.compare().exact] == [*run.case.measure.exact, "initial_latents"]
+    run.change(measure=msgspec.structs.replace(run.case.measure, exact=("initial_latents", "token_ids")))
+    assert [entry.name for entry in run.compare().exact] == ["initial_latents", "token_ids"]
+
+
 def test_the_worst_item_is_the_damaged_one_by_the_direction_of_the_metric(run):
     run.swap("candidate", "001", run.parts.picture(1, shift=0.2))
     for entry in run.compare().measurements:

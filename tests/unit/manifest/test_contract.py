@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,8 @@ from paritygate.metrics import specs
 
 Add = Callable[..., Path]
 Load = Callable[[], Loaded]
+FRAME = "{role: image, path: first_frame.png, sha256: a29e05514715819ebc779c3ce23269e09434f1a8acbf989fd67abbcba357e34e}"
+DIGEST = f"sha256:{'0' * 64}"
 
 
 @pytest.fixture
@@ -48,6 +52,7 @@ def test_a_contract_is_a_digest_and_repeats(contract_of: Callable[..., str]) -> 
         "output: {count: 1, mode: RGB}\n",
         "request: {guidance_scale: 3}\n",
         "suite: {prompts: [a red square]}\n",
+        "candidate: {hardware: {sku: [B200], cards: 1}}\n",
     ],
 )
 def test_what_changes_no_result_changes_no_contract(text: str, contract_of: Callable[..., str]) -> None:
@@ -64,7 +69,13 @@ def test_what_changes_no_result_changes_no_contract(text: str, contract_of: Call
         "request: {guidance_scale: 3.1}\n",
         "request: {extra: {anything: 1}}\n",
         "request: {initial_latents: shared, latent_shape: [4, 8, 8]}\n",
+        "request: {latent_shape: [4, 8, 8]}\n",
         "suite: {prompts: [a red square, a blue one]}\n",
+        "suite: {guidance: [3.0, 4.0]}\n",
+        f"task: it2i\nrequest: {{inputs: [{FRAME}]}}\n",
+        "measure: {parts: [{component: denoiser, metric: relative_l2}]}\n",
+        "measure: {output: [{metric: ssim, aggregate: min, pixels: float}, {metric: abs_diff_max, aggregate: max}]}\n",
+        "output: {mode: L}\n",
         "output: {width: 32}\n",
         "reference: {dtype: bfloat16}\n",
         "reference: {requires: {diffusers: ==0.42.1}}\n",
@@ -79,6 +90,57 @@ def test_what_changes_no_result_changes_no_contract(text: str, contract_of: Call
 )
 def test_what_changes_a_result_changes_the_contract(text: str, contract_of: Callable[..., str]) -> None:
     assert contract_of(text) != contract_of()
+
+
+def differing(contract_of: Callable[..., str], texts: list[str]) -> bool:
+    return len({contract_of(text) for text in texts}) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"name": "int4"}, {"baseline": "float16"}, {"enabled_by": "a flag"}, {"exercised_by": "calls"}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_every_fact_of_a_feature_is_part_of_it(changed: dict[str, str], contract_of: Callable[..., str]) -> None:
+    feature = {"name": "int8", "baseline": "float32", "enabled_by": "options", "exercised_by": "matmuls"}
+    texts = [f"candidate: {{feature: {json.dumps(facts)}}}\n" for facts in (feature, {**feature, **changed})]
+    assert differing(contract_of, ["", *texts])
+
+
+def test_task_and_roles_of_inputs_are_part_of_it(contract_of: Callable[..., str]) -> None:
+    inputs = f"request: {{inputs: [{FRAME}]}}\n"
+    mask = inputs.replace("role: image", "role: mask")
+    assert differing(contract_of, [inputs, f"task: it2i\n{inputs}", mask])
+
+
+def test_the_content_of_an_input_is_part_of_it(contract_of: Callable[..., str], sample_project: Path) -> None:
+    before = contract_of(f"request: {{inputs: [{FRAME}]}}\n")
+    frame = sample_project / "cases" / "first_frame.png"
+    old = hashlib.sha256(frame.read_bytes()).hexdigest()
+    frame.write_bytes(frame.read_bytes() + b"more")
+    new = hashlib.sha256(frame.read_bytes()).hexdigest()
+    assert contract_of(f"request: {{inputs: [{FRAME.replace(old, new)}]}}\n") != before
+
+
+def test_what_a_component_gets_is_part_of_it(contract_of: Callable[..., str]) -> None:
+    base = "task: component\noutput: {kind: tensors}\n"
+    tensor = f"{{golden: {{name: a, version: 1, digest: {DIGEST}}}, entry: x}}"
+    parts = [
+        "{name: vae}",
+        "{name: unet}",
+        "{name: vae, forward: {scale: 2}}",
+        f"{{name: vae, inputs: {{z: {tensor}}}}}",
+    ]
+    parts.append(parts[-1].replace("entry: x", "entry: y"))
+    assert differing(contract_of, [base, *(f"{base}component: {part}\n" for part in parts)])
+
+
+def test_of_a_golden_the_digest_counts_and_not_what_made_it(contract_of: Callable[..., str]) -> None:
+    leg = "reference: {{runner: golden, golden: {{name: a, version: 1, digest: {digest}{generator}}}}}\n"
+    plain = contract_of(leg.format(digest=DIGEST, generator=""))
+    made = leg.format(digest=DIGEST, generator=", generator: {runner: python, entry: 'module:run'}")
+    assert contract_of(made) == plain
+    assert contract_of(leg.format(digest=DIGEST.replace("0", "1"), generator="")) != plain
 
 
 def test_the_text_of_adapters_and_prompt_files_is_part_of_it(

@@ -8,6 +8,7 @@ from paritygate.manifest.suite import items, latent_shape, parse_prompts
 
 Add = Callable[..., Path]
 Load = Callable[[], Loaded]
+SAMPLES = Path(__file__).parents[2] / "samples" / "manifest"
 
 
 def requests(load: Load) -> list[dict[str, object]]:
@@ -35,6 +36,27 @@ def test_cross_makes_every_combination_with_seeds_fastest(add_case: Add, load: L
     add_case("cross", "suite: {prompts: [a, b], negative_prompts: [x], seeds: [1, 2]}\n")
     found = [(r["prompt"], r["negative_prompt"], r["seed"]) for r in requests(load)]
     assert found == [("a", "x", 1), ("a", "x", 2), ("b", "x", 1), ("b", "x", 2)]
+
+
+AXES = (SAMPLES / "ok" / "suite-axes.case.yaml").read_text(encoding="utf-8")
+SIZES_AND_MORE = ("width", "height", "guidance_scale", "seed")
+
+
+def test_sizes_and_guidance_are_crossed_with_seeds_fastest(sample_project: Path, load: Load) -> None:
+    (sample_project / "cases" / "axes.case.yaml").write_text(AXES, encoding="utf-8")
+    assert [tuple(request[key] for key in SIZES_AND_MORE) for request in requests(load)] == [
+        (64, 64, 1, 1), (64, 64, 1, 2), (64, 64, 3.5, 1), (64, 64, 3.5, 2),
+        (96, 64, 1, 1), (96, 64, 1, 2), (96, 64, 3.5, 1), (96, 64, 3.5, 2),
+    ]  # fmt: skip
+    (case,) = load().cases
+    assert (case.output.width, case.output.height) == (None, None)
+
+
+def test_sizes_and_guidance_are_zipped_with_seeds(sample_project: Path, load: Load) -> None:
+    text = AXES.replace("seeds: [1, 2]", "seeds: [1, 2], combine: zip")
+    (sample_project / "cases" / "axes.case.yaml").write_text(text, encoding="utf-8")
+    found = [tuple(request[key] for key in SIZES_AND_MORE) for request in requests(load)]
+    assert found == [(64, 64, 1, 1), (96, 64, 3.5, 2)]
 
 
 def test_zip_pairs_first_with_first(add_case: Add, load: Load) -> None:

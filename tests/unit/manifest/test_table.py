@@ -51,7 +51,7 @@ def test_a_schema_is_valid_json_schema_2020_12_with_titles_and_no_open_mapping_b
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["title"]
-    open_mappings = {"call", "config", "extra", "options"}
+    open_mappings = {"call", "config", "extra", "forward", "options"}
     for where, node in _objects(schema, ""):
         name = where.rpartition("/")[2]
         is_closed = "additionalProperties" in node or "$ref" in node

@@ -15,7 +15,7 @@ from paritygate.compare.exact import Context, compare_exact
 from paritygate.compare.feature import feature_evidence
 from paritygate.compare.measure import Values, results, wanted_metrics
 from paritygate.compare.pixels import Pixels, load_pixels
-from paritygate.compare.structure import check_structure, images_per_item
+from paritygate.compare.structure import check_structure, images_per_item, sized
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Case, Item
 from paritygate.media.images import decode_float
@@ -50,12 +50,18 @@ def compare_legs(
     )
     return Comparison(
         invalid=tuple(invalid),
-        exact=compare_exact(case.measure.exact, reference.effective, candidate.effective, context),
+        exact=compare_exact(_exact_names(case), reference.effective, candidate.effective, context),
         checklist=checklist(reference.effective, candidate.effective, case.differences, require=case.checklist_require),
         measurements=() if invalid else results(case.measure.output, measured),
         bit_identical=bit_identical,
         feature=feature_evidence(case, candidate, bit_identical=bit_identical),
     )
+
+
+def _exact_names(case: Case) -> tuple[str, ...]:
+    """What must be equal. Shared latents are a promise, so they are compared even when nobody asks."""
+    shared = ("initial_latents",) if case.initial_latents == "shared" else ()
+    return tuple(dict.fromkeys((*case.measure.exact, *shared)))
 
 
 def _measure(
@@ -67,11 +73,10 @@ def _measure(
     wanted = wanted_metrics(case.measure.output)
     files = [{item.id: item.images for item in leg.items} for leg in (reference, candidate)]
     for item in items:
+        output = sized(case.output, item)
         for index in range(images_per_item(case)):
             pair = [
-                load_pixels(
-                    case.output, by_item[item.id][index], directory=run_dir / leg.name, leg=leg.name, item=item.id
-                )
+                load_pixels(output, by_item[item.id][index], directory=run_dir / leg.name, leg=leg.name, item=item.id)
                 for leg, by_item in zip((reference, candidate), files, strict=True)
             ]
             left, right = pair

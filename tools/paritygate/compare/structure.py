@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from paritygate.manifest.case import RUNNABLE_KINDS, Case, Item
+import msgspec
+
+from paritygate.manifest.case import RUNNABLE_KINDS, Case, Item, Output
 from paritygate.media.paths import list_files
 from paritygate.records.model import OUTPUTS_FOLDER, Finding, LegRecord
 
@@ -14,6 +16,12 @@ from paritygate.records.model import OUTPUTS_FOLDER, Finding, LegRecord
 def images_per_item(case: Case) -> int:
     """How many images each request gives: count times layers."""
     return case.output.count * (case.output.layers or 1)
+
+
+def sized(output: Output, item: Item) -> Output:
+    """The output with the size that this item asks for, where none is declared."""
+    width, height = output.width or item.request.get("width"), output.height or item.request.get("height")
+    return msgspec.structs.replace(output, width=width, height=height)
 
 
 def check_structure(case: Case, items: tuple[Item, ...], legs: tuple[LegRecord, ...], run_dir: Path) -> list[Finding]:

@@ -9,9 +9,11 @@ from paritygate.manifest.case import (
     Asset,
     Case,
     Ci,
+    Component,
     Coverage,
     Difference,
     Feature,
+    Hardware,
     InputMedia,
     Leg,
     LegName,
@@ -19,6 +21,7 @@ from paritygate.manifest.case import (
     Measurement,
     Model,
     Output,
+    TensorInput,
 )
 from paritygate.manifest.loader import Pointer
 from paritygate.manifest.merge import Merged
@@ -29,7 +32,7 @@ from paritygate.manifest.project import Project
 DEFAULT_TIMEOUT_S = 3600.0
 DEFAULT_TIMEOUT_MINUTES = 60
 #: Keys that every leg may have and that ``Leg`` holds as fields of its own.
-_LEG_FIELDS = frozenset({"runner", "adapter", "python", "timeout_s", "requires", "assets", "feature"})
+_LEG_FIELDS = frozenset({"runner", "adapter", "python", "timeout_s", "requires", "assets", "feature", "hardware"})
 
 
 def node_id(data: Mapping[str, Any], variant: str | None) -> str:
@@ -59,6 +62,7 @@ def build(node: Node, project: Project, manifest: str) -> Case:
         candidate=_leg("candidate", data["candidate"]),
         low_precision=_leg("low_precision", data["low_precision"]) if "low_precision" in data else None,
         differences=tuple(Difference(**entry) for entry in data.get("differences", ())),
+        component=_component(data["component"]) if "component" in data else None,
         measure=_measure(data["measure"]),
         checklist_require=tuple(checklist.get("require", ())),
         coverage=Coverage(**{key: tuple(value) for key, value in coverage.items()}),
@@ -126,8 +130,18 @@ def _leg(name: LegName, data: Mapping[str, Any]) -> Leg:
         requires=data.get("requires", {}),
         assets=tuple(Asset(**asset) for asset in data.get("assets", ())),
         feature=Feature(**feature) if feature else None,
+        hardware=_hardware(data["hardware"]) if "hardware" in data else None,
         spec={key: value for key, value in data.items() if key not in _LEG_FIELDS},
     )
+
+
+def _hardware(data: Mapping[str, Any]) -> Hardware:
+    return Hardware(sku=tuple(data["sku"]), cards=data["cards"])
+
+
+def _component(data: Mapping[str, Any]) -> Component:
+    inputs = {name: TensorInput(**tensor) for name, tensor in data.get("inputs", {}).items()}
+    return Component(name=data["name"], inputs=inputs, forward=data.get("forward", {}))
 
 
 def _measure(data: Mapping[str, Any]) -> Measure:

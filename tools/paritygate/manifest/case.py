@@ -71,11 +71,19 @@ class Asset(msgspec.Struct, frozen=True, kw_only=True):
     made_by: str
 
 
+class Hardware(msgspec.Struct, frozen=True, kw_only=True):
+    """What a leg or a case needs. ``sku`` is a list of alternatives; the first is the default."""
+
+    sku: tuple[str, ...]
+    cards: int
+
+
 class Leg(msgspec.Struct, frozen=True, kw_only=True):
     """One side of the comparison.
 
-    ``spec`` holds the runner's own keys (pipeline, dtype, options, server, ...) as resolved.
-    ``adapter`` is project-relative. ``requires`` maps distribution name to version specifier.
+    ``hardware`` is None for a leg that runs where ``Ci`` says; another one is carried, not used yet. ``spec`` holds the
+    runner's own keys (pipeline, dtype, options, server, ...) as resolved. ``adapter`` is project-relative. ``requires``
+    maps distribution name to version specifier.
     """
 
     name: LegName
@@ -86,6 +94,7 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
     requires: Mapping[str, str]
     assets: tuple[Asset, ...]
     feature: Feature | None
+    hardware: Hardware | None = None
     spec: Mapping[str, Any]
 
 
@@ -117,6 +126,21 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     exact: tuple[str, ...]
     parts: tuple[Mapping[str, Any], ...]
     output: tuple[Measurement, ...]
+
+
+class TensorInput(msgspec.Struct, frozen=True, kw_only=True):
+    """One argument of a component: the tensor ``entry`` of a golden, a mapping of name, version and digest."""
+
+    golden: Mapping[str, Any]
+    entry: str
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """What a component case calls, and with what; carried for the diagnosis work and not run yet."""
+
+    name: str
+    inputs: Mapping[str, TensorInput] = {}
+    forward: Mapping[str, Any] = {}
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +194,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Leg
     low_precision: Leg | None
     differences: tuple[Difference, ...]
+    component: Component | None = None
     measure: Measure
     checklist_require: tuple[str, ...]
     coverage: Coverage

@@ -24,6 +24,9 @@ def contract(case: Case) -> str:
     In: the digests of inputs and adapters, the text of every prompt, metric versions, and of each asset the command
     that makes it, not its content. Out: title, ci, coverage, targets, timeouts, ports, interpreters and local paths.
 
+    Of a golden: its digest, not its generator. Optional parts that are absent add nothing, so that a later version
+    may add one.
+
     Raises:
         ManifestError: when a prompt file cannot be read.
         OSError: when an adapter cannot be read.
@@ -44,6 +47,8 @@ def contract(case: Case) -> str:
         "checklist_require": sorted(case.checklist_require),
         "measure": _measure(case),
     }
+    if case.component is not None:
+        data["component"] = msgspec.to_builtins(case.component)
     return sha256_bytes(canonical_json(data))
 
 
@@ -60,6 +65,8 @@ def _leg(case: Case, leg: Leg) -> dict[str, Any]:
     spec = {key: value for key, value in leg.spec.items() if key not in _NOT_OF_THE_CONTRACT}
     if "server" in leg.spec:
         spec["server"] = _server(leg.spec["server"])
+    if "golden" in leg.spec:
+        spec["golden"] = {key: value for key, value in leg.spec["golden"].items() if key != "generator"}
     return {
         "runner": leg.runner,
         "adapter": sha256_file(case.root / leg.adapter) if leg.adapter else None,

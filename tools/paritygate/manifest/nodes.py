@@ -54,12 +54,11 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filled(data: dict[str, Any]) -> dict[str, Any]:
-    """The data with what it need not say twice: a title, and the output of a request for one image of a size."""
-    filled = {**data, "title": data.get("title", data["id"])}
-    if "output" not in data:
-        size = {key: data["request"][key] for key in ("width", "height")}
-        filled["output"] = {"kind": "images", "count": 1, **size, "mode": "RGB"}
-    return filled
+    """The data with what it need not say twice: a title, and of images the size of the request, when there is one."""
+    output = {"kind": "images", **data.get("output", {"count": 1, "mode": "RGB"})}
+    if output["kind"] == "images" and "sizes" not in data.get("suite", {}):
+        output |= {key: data["request"][key] for key in ("width", "height") if key in data["request"].keys() - output}
+    return {**data, "title": data.get("title", data["id"]), "output": output}
 
 
 def _extended(document: Document, read: Read) -> Merged:

@@ -30,14 +30,19 @@ def path_values(data: Mapping[str, Any]) -> Iterator[PathValue]:
         if isinstance(suite.get(key), str):
             yield PathValue(("suite", key), suite[key], "file")
     for name in LEGS:
-        leg = data.get(name, {})
-        if "adapter" in leg:
-            yield PathValue((name, "adapter"), leg["adapter"], "file")
-        if "folder" in leg:
-            # An import may arrive later than its case; what it lacks is reported by the run.
-            yield PathValue((name, "folder"), leg["folder"], "nothing")
-        for index, asset in enumerate(leg.get("assets", ())):
-            yield PathValue((name, "assets", index, "path"), asset["path"], "nothing")
+        yield from _leg_paths((name,), data.get(name, {}))
+
+
+def _leg_paths(pointer: Pointer, leg: Mapping[str, Any]) -> Iterator[PathValue]:
+    if "adapter" in leg:
+        yield PathValue((*pointer, "adapter"), leg["adapter"], "file")
+    if "folder" in leg:
+        # An import may arrive later than its case; what it lacks is reported by the run.
+        yield PathValue((*pointer, "folder"), leg["folder"], "nothing")
+    for index, asset in enumerate(leg.get("assets", ())):
+        yield PathValue((*pointer, "assets", index, "path"), asset["path"], "nothing")
+    if "generator" in leg.get("golden", {}):
+        yield from _leg_paths((*pointer, "golden", "generator"), leg["golden"]["generator"])
 
 
 def project_path(folder: str, text: str) -> str:

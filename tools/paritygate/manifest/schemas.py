@@ -60,9 +60,32 @@ def check(document: Document, name: SchemaName) -> list[Problem]:
 
 def check_data(document: Located, name: SchemaName) -> list[Problem]:
     """Every way in which plain or merged data breaks a schema, sorted."""
-    if validator(name).is_valid(document.data):
-        return []
-    return sorted(describe(document, schema_data(name), list(validator(name).iter_errors(document.data))))
+    errors = _errors(name, document.data)
+    if _has_whole_float(document.data):
+        # JSON Schema takes 512.0 for an integer; whoever computes with it as one does not.
+        errors += [error for error in _errors(name, _unwhole(document.data)) if error.kind.name == "type"]
+    return sorted(describe(document, schema_data(name), errors)) if errors else []
+
+
+def _errors(name: SchemaName, data: Any) -> list[Any]:
+    return [] if validator(name).is_valid(data) else list(validator(name).iter_errors(data))
+
+
+def _has_whole_float(data: Any) -> bool:
+    if isinstance(data, dict):
+        return any(_has_whole_float(value) for value in data.values())
+    if isinstance(data, list):
+        return any(_has_whole_float(value) for value in data)
+    return isinstance(data, float) and data.is_integer()
+
+
+def _unwhole(data: Any) -> Any:
+    """A copy in which no float is whole: other values, of the same types but for integers."""
+    if isinstance(data, dict):
+        return {key: _unwhole(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_unwhole(value) for value in data]
+    return 0.5 if isinstance(data, float) and data.is_integer() else data
 
 
 def check_variants(document: Document) -> list[Problem]:

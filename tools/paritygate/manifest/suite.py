@@ -11,15 +11,21 @@ from paritygate.manifest.source import decode, read_source
 
 #: What a request says to the harness, not to a pipeline.
 _HARNESS_KEYS = frozenset({"extra", "initial_latents", "inputs", "latent_shape"})
-#: Suite list -> the request key that it varies; later axes vary faster.
-_AXES = {"prompts": "prompt", "negative_prompts": "negative_prompt", "seeds": "seed"}
+#: Suite list -> the request keys that it varies; later axes vary faster.
+AXES: Mapping[str, tuple[str, ...]] = {
+    "prompts": ("prompt",),
+    "negative_prompts": ("negative_prompt",),
+    "sizes": ("width", "height"),
+    "guidance": ("guidance_scale",),
+    "seeds": ("seed",),
+}
 
 
 def items(case: Case) -> tuple[Item, ...]:
     """The items of a case; one when it has no suite.
 
-    ``Item.request`` holds plain pipeline keys: the shared request with the item's prompt and seed, and the model's
-    own ``extra`` keys merged in. ``inputs``, ``initial_latents`` and ``latent_shape`` are not part of it: see
+    ``Item.request`` holds plain pipeline keys: the shared request with the model's own ``extra`` keys merged in, and
+    what the suite gives the item. ``inputs``, ``initial_latents`` and ``latent_shape`` are not part of it: see
     ``Case.inputs``, ``Case.initial_latents`` and :func:`latent_shape`.
 
     Raises:
@@ -29,17 +35,20 @@ def items(case: Case) -> tuple[Item, ...]:
     shared = {key: value for key, value in request.items() if key not in _HARNESS_KEYS} | request.get("extra", {})
     suite = case.document.get("suite", {})
     derived = suite.get("seeds") == "derived"
-    axes = {
-        request_key: _prompts(case, suite[key]) if isinstance(suite[key], str) else suite[key]
-        for key, request_key in _AXES.items()
+    axes = [
+        [
+            dict(zip(request_keys, value if key == "sizes" else [value], strict=True))
+            for value in _axis(case, suite[key])
+        ]
+        for key, request_keys in AXES.items()
         if key in suite and not (derived and key == "seeds")
-    }
+    ]
     combine = zip if suite.get("combine", "cross") == "zip" else itertools.product
-    rows = list(combine(*axes.values())) if axes else [()]
+    rows = list(combine(*axes)) if axes else [()]
     width = max(3, len(str(len(rows) - 1)))
     found = []
     for index, row in enumerate(rows):
-        values = dict(zip(axes, row, strict=True))
+        values = {key: value for part in row for key, value in part.items()}
         if derived:
             values["seed"] = request["seed"] + index
         found.append(Item(id=f"{index:0{width}d}", request={**shared, **values}))
@@ -58,5 +67,8 @@ def parse_prompts(text: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _prompts(case: Case, path: str) -> list[str]:
-    return parse_prompts(decode(read_source(case.root / path, display=path, root=case.root), display=path))
+def _axis(case: Case, given: list[Any] | str) -> list[Any]:
+    """The values of a suite list; a text is the path of a prompt file."""
+    if isinstance(given, list):
+        return given
+    return parse_prompts(decode(read_source(case.root / given, display=given, root=case.root), display=given))

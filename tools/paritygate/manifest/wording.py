@@ -124,6 +124,8 @@ def _type(document: Located, _node: Mapping[str, Any], pointer: Pointer, error: 
         hint = f"quote it as '{written}'"
     elif isinstance(error.instance, str) and {"number", "integer", "boolean"} & set(types):
         hint = _unquote(error.instance, types)
+    elif types == ["integer"] and isinstance(error.instance, float):
+        hint = _whole(written)
     yield document.problem(pointer, "type", message, hint=hint)
 
 
@@ -135,6 +137,15 @@ def _unquote(text: str, types: Sequence[str]) -> str:
     except ValueError:
         return ""
     return "write it without quotes"
+
+
+def _whole(written: str) -> str:
+    """The integer to write instead of a float that is one."""
+    try:
+        value = float(written)
+    except ValueError:
+        return ""
+    return f"write {int(value)}" if value.is_integer() and abs(value) < 2**63 else ""
 
 
 def _enum(document: Located, node: Mapping[str, Any], pointer: Pointer, error: Any) -> Iterable[Problem]:

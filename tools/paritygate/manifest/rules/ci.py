@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from paritygate.errors import Problem
+from paritygate.manifest.paths import LEGS
 from paritygate.manifest.registries import Registries
 from paritygate.manifest.registry_rules import source_fault
 from paritygate.manifest.rules.context import CaseContext
@@ -25,17 +26,19 @@ def step_key(case: CaseContext) -> Iterable[Problem]:
 
 
 def hardware(case: CaseContext) -> Iterable[Problem]:
-    """Every SKU is in the registry and offers as many cards."""
-    wanted = case.data["ci"]["hardware"]
-    for index, sku in enumerate(wanted["sku"]):
-        unmet = case.registries.unmet(sku, wanted["cards"])
-        if unmet is None:
-            continue
-        message, hint = unmet
-        key = ("sku", index) if sku not in case.registries.hardware else ("cards",)
-        if not case.registries.hardware:
-            hint = _NO_REGISTRY.format("hardware.yml")
-        yield case.at(("ci", "hardware", *key), "hardware", message, hint=hint)
+    """Every SKU is in the registry and offers as many cards, for the case and for legs with hardware of their own."""
+    places = ("ci", *(name for name in LEGS if "hardware" in case.data.get(name, {})))
+    for place in places:
+        wanted = case.data[place]["hardware"]
+        for index, sku in enumerate(wanted["sku"]):
+            unmet = case.registries.unmet(sku, wanted["cards"])
+            if unmet is None:
+                continue
+            message, hint = unmet
+            key = ("sku", index) if sku not in case.registries.hardware else ("cards",)
+            if not case.registries.hardware:
+                hint = _NO_REGISTRY.format("hardware.yml")
+            yield case.at((place, "hardware", *key), "hardware", message, hint=hint)
 
 
 def lane(case: CaseContext) -> Iterable[Problem]:

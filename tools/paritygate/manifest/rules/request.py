@@ -10,10 +10,12 @@ from paritygate.errors import ManifestError, Problem
 from paritygate.manifest.paths import path_values, project_path
 from paritygate.manifest.rules.context import CaseContext
 from paritygate.manifest.source import decode, read_source
-from paritygate.manifest.suite import parse_prompts
+from paritygate.manifest.suite import AXES, parse_prompts
 
 #: More requests in one case would not end within any lane.
 MAX_ITEMS = 10_000
+#: The shared latents of a suite are one float32 file that every leg loads whole.
+MAX_LATENT_BYTES = 1 << 30
 #: Task -> kind of output.
 TASK_OUTPUT: Mapping[str, str] = {
     "component": "tensors",
@@ -100,7 +102,7 @@ def seed(case: CaseContext) -> Iterable[Problem]:
 
 
 def latents(case: CaseContext) -> Iterable[Problem]:
-    """Shared latents declare their shape, once."""
+    """Shared latents declare their shape, once, and one shape is enough."""
     request = case.data["request"]
     value = request.get("initial_latents", "seeded")
     source, shape = (value["source"], value.get("shape")) if isinstance(value, dict) else (value, None)
@@ -111,33 +113,49 @@ def latents(case: CaseContext) -> Iterable[Problem]:
     if source == "shared" and shape is None and "latent_shape" not in request:
         hint = "add request.latent_shape: [channels, height, width] of one item"
         yield case.at(pointer, "latents", "shared latents need their shape", hint=hint)
+    if source == "shared" and len({tuple(size) for size in case.data.get("suite", {}).get("sizes", ())}) > 1:
+        message = "shared latents have one shape, and the suite asks for several sizes"
+        yield case.at_key(("suite", "sizes"), "latents", message, hint="make a variant of each size")
 
 
 def suite(case: CaseContext) -> Iterable[Problem]:
     """Prompt files hold prompts, zipped lists have one length, and the suite has a size that can run."""
     data = case.data.get("suite", {})
-    sizes: dict[str, int] = {}
-    for key in ("prompts", "negative_prompts"):
-        if isinstance(data.get(key), str):
+    lengths: dict[str, int] = {}
+    for key in AXES:
+        if isinstance(data.get(key), list):
+            lengths[key] = len(data[key])
+        elif key in data and key != "seeds":
             found = _prompt_file(case, key)
             if isinstance(found, Problem):
                 yield found
                 return
-            sizes[key] = found
-        elif key in data:
-            sizes[key] = len(data[key])
-    if isinstance(data.get("seeds"), list):
-        sizes["seeds"] = len(data["seeds"])
-    counted = ", ".join(f"{count} {name}" for name, count in sizes.items())
+            lengths[key] = found
+    counted = ", ".join(f"{count} {name}" for name, count in lengths.items())
     is_zip = data.get("combine") == "zip"
-    if is_zip and len(set(sizes.values())) > 1:
+    count = max(lengths.values(), default=1) if is_zip else math.prod(lengths.values())
+    if is_zip and len(set(lengths.values())) > 1:
         hint = "make them equally long, or use combine: cross"
         yield case.at(
             ("suite", "combine"), "suite", f"zip pairs lists of one length, but there are {counted}", hint=hint
         )
-    elif not is_zip and math.prod(sizes.values()) > MAX_ITEMS:
-        message = f"{counted} make {math.prod(sizes.values())} requests; at most {MAX_ITEMS} fit one case"
+    elif count > MAX_ITEMS:
+        message = f"{counted} make {count} requests; at most {MAX_ITEMS} fit one case"
         yield case.at_key(("suite",), "suite", message, hint="split the case, or use combine: zip")
+    else:
+        yield from _latent_size(case, count)
+
+
+def _latent_size(case: CaseContext, count: int) -> Iterable[Problem]:
+    request = case.data["request"]
+    latents = request.get("initial_latents")
+    pointer = ("request", "initial_latents", "shape") if isinstance(latents, dict) else ("request", "latent_shape")
+    shape = latents.get("shape") if isinstance(latents, dict) else request.get("latent_shape")
+    if shape and (size := 4 * math.prod(shape) * count) > MAX_LATENT_BYTES:
+        message = (
+            f"the latents of {count} requests take {size >> 20} MiB; at most {MAX_LATENT_BYTES >> 20} fit one case"
+        )
+        yield case.at(pointer, "suite", message, hint="correct the shape, or split the case")
 
 
 def _prompt_file(case: CaseContext, key: str) -> int | Problem:
@@ -165,12 +183,19 @@ def model(case: CaseContext) -> Iterable[Problem]:
 
 
 def task_output(case: CaseContext) -> Iterable[Problem]:
-    """The kind of output is what the task makes."""
-    task, kind = case.data["task"], case.data["output"]["kind"]
+    """The kind of output is what the task makes, and its size what the suite asks for."""
+    task, output = case.data["task"], case.data["output"]
+    kind = output["kind"]
+    for index, size in enumerate(case.data.get("suite", {}).get("sizes", ())):
+        declared = [output.get("width", size[0]), output.get("height", size[1])]
+        if declared != size:
+            message = f"{size[0]}x{size[1]} is asked for, but output declares {declared[0]}x{declared[1]}"
+            hint = "remove output.width and output.height: images then have the size that is asked for"
+            yield case.at(("suite", "sizes", index), "task-output", message, hint=hint)
     if kind != TASK_OUTPUT[task]:
         message = f"the task {task} makes {TASK_OUTPUT[task]}, not {kind}"
         yield case.at(("output", "kind"), "task-output", message, hint=f"write kind: {TASK_OUTPUT[task]}")
-    elif task == "layered" and "layers" not in case.data["output"]:
+    elif task == "layered" and "layers" not in output:
         yield case.at_key(
             ("output",), "task-output", "the task layered declares the number of layers", hint="add output.layers"
         )
