@@ -280,5 +280,12 @@ def test_required_and_declared_fields_that_nobody_reports_have_rows(parts):
     )
     by_field = {row.field: row for row in found}
     assert by_field["seed"].verdict == by_field["attention"].verdict == "unreported"
-    assert by_field["attention"].note == "not reported by the reference and the candidate leg; declared: why"
+    assert by_field["attention"].note == "no leg reports such a setting; declared: why"
     assert "dtype" not in by_field
+
+
+def test_a_declared_field_that_no_leg_reports_names_the_setting_that_may_be_meant(parts):
+    found = rows(parts, [Difference(field="devise", reason="why"), Difference(field="dtipe", reason="half")])
+    assert found["devise"].verdict == "unreported"
+    assert found["devise"].note == "no leg reports such a setting; did you mean device?; declared: why"
+    assert found["dtipe"].note == "no leg reports such a setting; did you mean dtype?; declared: half"

@@ -33,7 +33,7 @@ contract: {contract}
 profiles:
   - device: {{sku: CPU}}
     status: {status}
-    exact: [token_ids]
+    exact: [token_ids, timesteps]
     bounds:
       - {{measurement: output.psnr_db.min, at_least: 30}}
       - {{measurement: output.abs_diff_max.max, at_most: 0.1}}

@@ -9,9 +9,17 @@ import sys
 import msgspec
 import pytest
 
+from paritygate.errors import ManifestError
 from paritygate.gates import evidence
-from paritygate.gates.evidence import check_all_evidence, check_evidence, evidence_digest, evidence_records
+from paritygate.gates.evidence import (
+    check_all_evidence,
+    check_contract,
+    check_evidence,
+    evidence_digest,
+    evidence_records,
+)
 from paritygate.gates.files import load_gate
+from paritygate.manifest.contract import contract
 from paritygate.records.codec import dumps
 from paritygate.records.model import ChecklistRow, Status
 
@@ -191,8 +199,72 @@ def test_an_unreadable_record_is_a_problem_not_a_crash(bench, shelf):
     assert "run-0.json" in messages(bench)[0]
 
 
-def test_all_gates_of_a_project_are_checked_without_numpy(bench):
+def test_an_exact_item_that_every_record_shows_equal_stands_in_the_gate(bench, shelf):
+    def list_exact(items):
+        text = bench.case.gate_file.read_text(encoding="utf-8")
+        bench.case.gate_file.write_text(text.replace("exact: [token_ids, timesteps]", f"exact: {items}"))
+
+    settle(bench)
+    list_exact("[timesteps]")
+    (problem,) = check_evidence(bench.case, load_gate(bench.case))
+    assert problem.message == "every record shows token_ids equal, and exact does not list it"
+    assert problem.hint == "write: exact: [timesteps, token_ids]"
+    bench.change(exact=bench.comparison.exact[1:])
     bench.write_gate(status="proposed")
-    assert [problem.rule for problem in check_all_evidence([bench.case])] == ["gate-evidence"]
+    list_exact("[timesteps]")
+    silent = dumps(bench.record("run-0"))
+    (shelf / "run-0.json").write_text(silent, encoding="utf-8")
+    settle(bench)
+    list_exact("[timesteps]")
+    assert messages(bench) == []
+
+
+def test_an_exact_item_can_not_be_left_unsaid(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    bench.case.gate_file.write_text(text.replace("    exact: [token_ids, timesteps]\n", ""), encoding="utf-8")
+    with pytest.raises(ManifestError, match="misses the key 'exact'"):
+        load_gate(bench.case)
+
+
+@pytest.fixture
+def current(bench):
+    """The contract of the case as it is now."""
+    bench.change_case(document={"request": {"prompt": "a cat", "seed": 1}})
+    for leg in bench.case.legs:
+        (bench.case.root / leg.adapter).write_text("adapter", encoding="utf-8")
+    return contract(bench.case)
+
+
+def test_a_gate_for_another_contract_is_a_problem_that_gives_the_current_one(bench, current):
+    (problem,) = check_contract(bench.case, load_gate(bench.case))
+    assert problem.message.endswith(f"that of the case as it is now is {current}")
+    assert "run it again" in problem.hint
+    assert bench.case.gate_file.read_text().splitlines()[problem.line - 1].startswith("contract:")
+    bench.write_gate(contract=current)
+    assert check_contract(bench.case, load_gate(bench.case)) == ()
+
+
+def test_one_profile_for_the_current_contract_is_enough_and_an_own_contract_is_pointed_at(bench, current):
+    other = "sha256:" + "d" * 64
+    bench.write_gate(contract=current)
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    bench.case.gate_file.write_text(text.replace("    status:", f"    contract: {other}\n    status:"))
+    (problem,) = check_contract(bench.case, load_gate(bench.case))
+    assert bench.case.gate_file.read_text().splitlines()[problem.line - 1] == f"    contract: {other}"
+    bench.case.gate_file.write_text(bench.case.gate_file.read_text() + text[text.index("  - device") :])
+    assert check_contract(bench.case, load_gate(bench.case)) == ()
+
+
+def test_digests_are_given_in_full(bench, shelf):
+    (shelf / "run-0.json").unlink()
+    assert messages(bench)[0].endswith(
+        f"have the digest {digest(bench)}, not {load_gate(bench.case).profiles[0].evidence}"
+    )
+
+
+def test_all_gates_of_a_project_are_checked_without_numpy(bench, current):
+    bench.write_gate(status="proposed")
+    rules = [problem.rule for problem in check_all_evidence([bench.case])]
+    assert rules == ["gate-contract", "gate-evidence"]
     code = "import sys; import paritygate.gates.evidence; sys.exit(bool({'numpy', 'PIL', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

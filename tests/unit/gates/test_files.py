@@ -14,7 +14,7 @@ def test_a_gate_file_is_read_with_all_its_parts(bench):
     assert gate.path == "cases/demo.gate.yaml"
     assert (profile.sku, profile.arch, profile.variant, profile.status) == ("CPU", None, None, "accepted")
     assert profile.contract == bench.contract
-    assert profile.exact == ("token_ids",)
+    assert profile.exact == ("token_ids", "timesteps")
     assert [(bound.measurement, bound.relation, bound.limit) for bound in profile.bounds] == [
         ("output.psnr_db.min", "at_least", 30.0), ("output.abs_diff_max.max", "at_most", 0.1)]  # fmt: skip
 

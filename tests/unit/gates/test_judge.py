@@ -11,6 +11,7 @@ import pytest
 from paritygate.gates.evidence import check_evidence
 from paritygate.gates.files import load_gate
 from paritygate.gates.judge import judge
+from paritygate.manifest.case import Difference
 from paritygate.records.model import ChecklistRow, ExactResult, Finding, Status
 
 
@@ -161,6 +162,15 @@ def diagnostic(bench):
     bench.purpose = "diagnostic"
 
 
+def latents_unshown(bench):
+    bench.change_case(initial_latents="shared")
+    bench.change(exact=(*bench.comparison.exact, ExactResult(name="initial_latents", status="unreported", detail="")))
+
+
+def latents_not_compared(bench):
+    bench.change_case(initial_latents="shared")
+
+
 def proposed(bench):
     bench.write_gate(status="proposed")
 
@@ -193,6 +203,8 @@ TABLE = {
     other_variant: ("unvalidated", "no-profile"),
     proposed: ("provisional", "proposed-bounds"),
     undeclared: ("provisional", "undeclared-difference"),
+    latents_unshown: ("provisional", "latents-unshown"),
+    latents_not_compared: ("provisional", "latents-unshown"),
     random_weights: ("provisional", "plumbing"),
     diagnostic: ("provisional", "diagnostic"),
 }
@@ -328,7 +340,7 @@ def test_the_scope_names_model_workload_device_and_what_did_not_run(bench):
         "native-parity of org/demo@0000000000000000000 (trained weights); 3 requests, images of 24x24 RGB; "
         "compared as 8-bit pixels from lossless files; on CPU (x86_64, Some CPU); exact layer: token_ids, timesteps; "
         "exact items not shown: sigmas; output layer: 3 of 3 measurements; layers not run: parts; "
-        "not covered: batch > 1"
+        "measured without a bound: output.ssim.min; not covered: batch > 1"
     )
 
 
@@ -348,6 +360,40 @@ def test_the_scope_says_when_the_weights_were_not_verified(bench):
     assert "not verified" not in bench.judge().scope
     bench.weights_verified = False
     assert "org/demo@0000000000000000000 (trained weights) (weights not verified); " in bench.judge().scope
+
+
+def test_shared_latents_that_both_legs_show_pass(bench):
+    bench.change_case(initial_latents="shared")
+    bench.change(exact=(*bench.comparison.exact, ExactResult(name="initial_latents", status="equal", detail="")))
+    assert bench.judge().status is Status.PASSED
+
+
+def test_the_scope_is_silent_about_bounds_where_every_measurement_has_one(bench):
+    text = bench.case.gate_file.read_text(encoding="utf-8")
+    line = "    bounds:\n      - {measurement: output.ssim.min, at_least: 0.9}\n"
+    bench.case.gate_file.write_text(text.replace("    bounds:\n", line), encoding="utf-8")
+    assert "without a bound" not in bench.judge().scope
+    bench.case.gate_file.unlink()
+    assert "without a bound" not in bench.judge().scope
+
+
+def test_an_undeclared_difference_names_the_declaration_that_misspells_it(bench):
+    def row(name, verdict, value):
+        return ChecklistRow(field=name, reference=value, candidate=value, verdict=verdict, note="")
+
+    bench.change_case(differences=(Difference(field="devise", reason="two devices"),))
+    rows = (row("device.unet", "undeclared", "x"), row("devise", "unreported", ""), row("threads", "undeclared", "1"))
+    bench.change(checklist=rows)
+    messages = [reason.message for reason in bench.judge().reasons]
+    assert messages[0].endswith("candidate x; is differences.field devise meant to be device?")
+    assert messages[1].endswith("candidate 1")
+
+
+def test_another_contract_is_named_in_full(bench):
+    other_contract(bench)
+    message = bench.judge().reasons[0].message
+    assert bench.contract in message
+    assert "sha256:" + "c" * 64 in message
 
 
 def test_an_accepted_gate_without_its_evidence_gives_no_pass(bench):

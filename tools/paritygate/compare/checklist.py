@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from paritygate.manifest.case import Difference
@@ -31,19 +32,30 @@ def checklist(
 ) -> tuple[ChecklistRow, ...]:
     """One row for each setting that a leg reports, sorted by name.
 
-    A required or declared field that neither leg reports gets an ``unreported`` row of its own.
+    A required or declared field that neither leg reports gets an ``unreported`` row of its own, which names the
+    setting that may be meant.
     """
     left = reference.settings if reference else {}
     right = candidate.settings if candidate else {}
     names = left.keys() | right.keys()
+    known = _with_prefixes(names)
     fields = [*require, *(difference.field for difference in differences)]
     absent = {field for field in fields if not any(covers(field, name) for name in names)}
-    return tuple(_row(name, left, right, differences) for name in sorted(names | absent))
+    rows = [_row(name, left, right, differences) for name in names]
+    rows += [_absent_row(field, known, declared_reason(field, differences)) for field in absent]
+    return tuple(sorted(rows, key=lambda row: row.field))
 
 
 def covers(field: str, name: str) -> bool:
     """Whether ``field`` is the setting ``name`` or a dotted prefix of it: ``dtype`` covers ``dtype.unet``."""
     return name == field or name.startswith(f"{field}.")
+
+
+def misspelt_fields(rows: tuple[ChecklistRow, ...], differences: tuple[Difference, ...]) -> dict[str, str]:
+    """Reported setting, or prefix of some -> the declared field that names none and may mean it."""
+    known = _with_prefixes(row.field for row in rows if row.verdict != "unreported" or row.reference or row.candidate)
+    fields = [difference.field for difference in differences if difference.field not in known]
+    return {meant: field for field in fields if (meant := _meant(field, known))}
 
 
 def declared_reason(name: str, differences: tuple[Difference, ...]) -> str | None:
@@ -66,6 +78,23 @@ def listing(names: Sequence[str]) -> str:
     """Names for people: all of a few, the first and the number of the others where there are many."""
     more = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _with_prefixes(names: Iterable[str]) -> set[str]:
+    """The names and every dotted prefix of them: what a declared field may be."""
+    return {name[:end] for name in names for end in [*(i for i, c in enumerate(name) if c == "."), len(name)]}
+
+
+def _meant(field: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(field, sorted(known), n=1, cutoff=0.6)
+    return close[0] if close else ""
+
+
+def _absent_row(field: str, known: set[str], reason: str | None) -> ChecklistRow:
+    meant = _meant(field, known)
+    note = "no leg reports such a setting" + (f"; did you mean {meant}?" if meant else "")
+    note += f"; declared: {reason}" if reason else ""
+    return ChecklistRow(field=field, reference="", candidate="", verdict="unreported", note=note)
 
 
 def _row(name: str, left: dict[str, Any], right: dict[str, Any], differences: tuple[Difference, ...]) -> ChecklistRow:

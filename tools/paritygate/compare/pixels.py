@@ -66,7 +66,7 @@ def degenerate(pixels: NDArray[np.uint8]) -> str:
     if not pixels.any():
         return "all black"
     flat = pixels.astype(np.float64).reshape(-1, pixels.shape[-1])
-    if np.ptp(flat, axis=0).max() == 0:
+    if not np.ptp(flat, axis=0).any():
         return f"one constant colour ({', '.join(f'{value:g}' for value in flat[0])})"
     deviation = flat.std(axis=0)
     if deviation.max() > _FLAT_STD_LIMIT:
@@ -112,9 +112,9 @@ def _float_faults(floats: NDArray[np.float32], stored: NDArray[np.uint8]) -> Ite
         first = tuple(int(index) for index in np.argwhere(~finite)[0])
         yield "non-finite", f"holds {int((~finite).sum())} NaN or infinite values, the first at (y, x, channel) {first}"
         return
-    low, high = float(floats.min()), float(floats.max())
+    low, high = float(np.min(floats)), float(np.max(floats))
     if low < 0.0 or high > 1.0:
         yield "range", f"spans [{low:g}, {high:g}], expected [0, 1]"
-    worst = float(np.abs(floats.astype(np.float64) * 255.0 - stored).max())
+    worst = float(np.max(np.abs(floats.astype(np.float64) * 255.0 - stored)))
     if worst > ROUNDING_LEVELS:
         yield "float-mismatch", f"is not the stored image before rounding: they differ by {worst:.3g} levels"

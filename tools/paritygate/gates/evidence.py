@@ -10,6 +10,7 @@ from paritygate.errors import ArtifactError, ManifestError, MediaError, Problem
 from paritygate.gates.files import Gate, GateProfile, load_gate
 from paritygate.gates.judge import apply_bound
 from paritygate.manifest.case import Case
+from paritygate.manifest.contract import contract
 from paritygate.media.paths import list_files, read_tail
 from paritygate.records.canonical import sha256_bytes
 from paritygate.records.model import RunRecord, Status
@@ -67,8 +68,24 @@ def check_evidence(case: Case, gate: Gate) -> tuple[Problem, ...]:
     return tuple(sorted(found))
 
 
+def check_contract(case: Case, gate: Gate) -> tuple[Problem, ...]:
+    """The problem of a gate that holds for this case variant as it was, and no longer as it is."""
+    of_variant = [profile for profile in gate.profiles if profile.variant == case.variant]
+    current = contract(case)
+    if not of_variant or any(profile.contract == current for profile in of_variant):
+        return ()
+    has_own = of_variant[0].contract != gate.document.data["contract"]
+    pointer = (*of_variant[0].pointer, "contract") if has_own else ("contract",)
+    message = f"the bounds of {case.id} hold for another contract; that of the case as it is now is {current}"
+    hint = f"run it again, replace its records in {FOLDER}/, and write this contract"
+    return (gate.document.problem(pointer, "gate-contract", message, hint=hint),)
+
+
 def check_all_evidence(cases: Iterable[Case]) -> tuple[Problem, ...]:
-    """Every gate of ``cases`` that its committed records do not support, sorted; unreadable gate files are left out."""
+    """Every gate of ``cases`` that holds for another contract, or that its committed records do not support, sorted.
+
+    Unreadable gate files are left out.
+    """
     found: list[Problem] = []
     for case in cases:
         try:
@@ -76,7 +93,7 @@ def check_all_evidence(cases: Iterable[Case]) -> tuple[Problem, ...]:
         except ManifestError:  # the rules on gate files have reported it
             continue
         if gate is not None:
-            found += check_evidence(case, gate)
+            found += [*check_contract(case, gate), *check_evidence(case, gate)]
     return tuple(sorted(found))
 
 
@@ -105,17 +122,31 @@ def _messages(case: Case, profile: GateProfile) -> Iterator[tuple[str, str]]:
     if digest != profile.evidence:
         hint = f"if these are the right records, write: evidence: {digest}"
         have = "committed record has" if len(records) == 1 else f"{len(records)} committed records have"
-        yield f"the {have} the digest {digest[:19]}, not {profile.evidence[:19]}", hint
+        yield f"the {have} the digest {digest}, not {profile.evidence}", hint
     if len({entry.record.run_id for entry in records}) != len(records):
         yield "one run is committed twice", "repeat the run instead of the file"
+    supporting: list[RunRecord] = []
     for entry in records:
         if fault := next(_faults(entry.record, profile), ""):
             yield f"{entry.path.name} does not support the bounds: {fault}", "remove it, or measure again"
+        else:
+            supporting.append(entry.record)
+    yield from _unlisted(supporting, profile)
+
+
+def _unlisted(records: list[RunRecord], profile: GateProfile) -> Iterator[tuple[str, str]]:
+    """Exact items that were equal in every run: left out of the gate, they could vanish without a word."""
+    if not records:
+        return
+    equal = [{entry.name for entry in record.comparison.exact if entry.status == "equal"} for record in records]
+    if missing := sorted(set.intersection(*equal) - set(profile.exact)):
+        listed = ", ".join([*profile.exact, *missing])
+        yield f"every record shows {', '.join(missing)} equal, and exact does not list it", f"write: exact: [{listed}]"
 
 
 def _faults(record: RunRecord, profile: GateProfile) -> Iterator[str]:
     if record.contract != profile.contract:
-        yield f"its contract is {record.contract[:19]}, the gate's {profile.contract[:19]}"
+        yield f"its contract is {record.contract}, the gate's {profile.contract}"
     if record.purpose != "run":
         yield f"it is a {record.purpose} run"
     status = record.verdict.status

@@ -31,7 +31,7 @@ class Bound:
 class GateProfile:
     """The bounds of one variant on one device under one contract.
 
-    ``cards`` is 0 on a processor. ``exact`` lists items shown at selection.
+    ``cards`` is 0 on a processor. ``exact`` lists the items that were equal at selection.
     """
 
     sku: str
@@ -104,7 +104,7 @@ def _profile(entry: dict[str, Any], contract: str, pointer: Pointer) -> GateProf
         variant=entry.get("variant"),
         contract=entry.get("contract", contract),
         status=entry["status"],
-        exact=tuple(entry.get("exact", ())),
+        exact=tuple(entry["exact"]),
         bounds=tuple(_bound(bound) for bound in entry["bounds"]),
         evidence=entry["evidence"],
         selected=f"selected by {selected['by']} on {selected['on']}: {selected['reason']}" if selected else "",

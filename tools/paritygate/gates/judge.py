@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paritygate.compare.checklist import covers
+from paritygate.compare.checklist import covers, misspelt_fields
 from paritygate.compare.feature import NOT_EXERCISED
 from paritygate.errors import Problem
 from paritygate.gates.files import Bound, Gate, GateProfile, device_words
@@ -70,7 +70,7 @@ def judge(
     reasons = [*_leg_reasons(legs), *_comparison_reasons(comparison)]
     # What a broken leg did not show is no finding of its own.
     if not any(reason.status is Status.ERROR for reason in reasons):
-        reasons += _exact_reasons(comparison, matched)
+        reasons += [*_exact_reasons(comparison, matched), *_latents_reasons(comparison, case)]
         reasons += _checklist_reasons(comparison, case, in_ci=in_ci)
         reasons += [*gate_reasons, *_evidence_reasons(gate, matched, evidence), *_limits(case, purpose)]
     bounds: tuple[BoundResult, ...] = ()
@@ -83,7 +83,7 @@ def judge(
         status=status,
         reasons=findings,
         scope=scope_text(
-            comparison, case, legs=legs, profile=profile, weights_verified=weights_verified, purpose=purpose
+            comparison, case, legs=legs, profile=profile, gate=matched, verified=weights_verified, purpose=purpose
         ),
         gate=_describe(gate, matched),
         gate_status=matched.status if matched else "none",
@@ -111,8 +111,8 @@ def _resolve(
     matching = [entry for entry in for_device if entry.contract == contract]
     if not matching:
         message = (
-            f"the bounds for {here} hold for another contract ({for_device[0].contract[:19]}); this case is now "
-            f"{contract[:19]}: the request, a leg, a measure or an adapter changed, so measure again"
+            f"the bounds for {here} hold for another contract ({for_device[0].contract}); this case is now "
+            f"{contract}: the request, a leg, a measure or an adapter changed, so measure again"
         )
         return None, [_reason(Status.UNVALIDATED, "other-contract", message)]
     chosen = max(matching, key=lambda entry: entry.arch is not None)
@@ -186,10 +186,22 @@ def _exact_reasons(comparison: Comparison, matched: GateProfile | None) -> Itera
             yield _reason(Status.INVALID, "exact-missing", message)
 
 
+def _latents_reasons(comparison: Comparison, case: Case) -> Iterator[_Reason]:
+    if case.initial_latents != "shared":
+        return
+    shown = {entry.name for entry in comparison.exact if entry.status != "unreported"}
+    if "initial_latents" not in shown:
+        message = "the noise is declared as shared, and not every leg shows that it started from it (initial_latents)"
+        yield _reason(Status.PROVISIONAL, "latents-unshown", message)
+
+
 def _checklist_reasons(comparison: Comparison, case: Case, *, in_ci: bool) -> Iterator[_Reason]:
+    declared = misspelt_fields(comparison.checklist, case.differences)
     for row in comparison.checklist:
         if row.verdict == "undeclared":
             message = f"{row.field} differs and is not declared: reference {row.reference}, candidate {row.candidate}"
+            for meant, field in declared.items():
+                message += f"; is differences.field {field} meant to be {meant}?" if covers(meant, row.field) else ""
             yield _reason(Status.FAILED if in_ci else Status.PROVISIONAL, "undeclared-difference", message)
     for field in case.checklist_require:
         rows = [row for row in comparison.checklist if covers(field, row.field)]

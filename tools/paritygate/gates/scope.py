@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paritygate.compare.checklist import listing
+from paritygate.gates.files import GateProfile
 from paritygate.manifest.case import Case
 from paritygate.records.model import Comparison, DeviceProfile, LegRecord
 
@@ -13,10 +14,14 @@ def scope_text(
     *,
     legs: tuple[LegRecord, ...],
     profile: DeviceProfile,
-    weights_verified: bool,
+    gate: GateProfile | None,
+    verified: bool,
     purpose: str,
 ) -> str:
-    """One paragraph. Random weights and diagnostic runs are named first, because they limit everything after."""
+    """One paragraph. Random weights and diagnostic runs are named first, because they limit everything after.
+
+    ``gate``: the bounds that hold here; what they leave out is named. None is the verdict's own reason.
+    """
     parts = []
     if purpose != "run":
         parts.append(f"{purpose} run: never evidence, never a pass")
@@ -24,7 +29,7 @@ def scope_text(
         parts.append("plumbing only: random weights say nothing about accuracy")
     parts += [
         f"{case.claim} of {case.model.id}@{case.model.revision[:19]} ({case.model.weights} weights)"
-        + ("" if weights_verified else " (weights not verified)"),
+        + ("" if verified else " (weights not verified)"),
         _workload(case, legs),
         _representation(case),
         f"on {profile.sku}"
@@ -32,6 +37,9 @@ def scope_text(
         + f" ({profile.arch}, {profile.name})",
         *_layers(comparison, case),
     ]
+    bounded = {bound.measurement for bound in gate.bounds} if gate else set()
+    if gate and (free := [entry.id for entry in case.measure.output if entry.id not in bounded]):
+        parts.append(f"measured without a bound: {', '.join(free)}")
     if case.coverage.gaps:
         parts.append(f"not covered: {', '.join(case.coverage.gaps)}")
     return "; ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from typing import Any
 
 from paritygate.errors import Problem
@@ -68,6 +69,16 @@ def gate_duplicate(gate: GateContext) -> Iterable[Problem]:
             message = "an earlier profile is for the same variant, contract and device"
             yield gate.at(pointer, "gate-duplicate", message, hint="keep one of the two")
         seen.add(key)
+
+
+def gate_selected(gate: GateContext) -> Iterable[Problem]:
+    """A selection was made on a day of the calendar; the schema has seen to its form."""
+    for pointer, profile in _profiles(gate):
+        day = profile.get("selected", {}).get("on")
+        try:
+            day is None or date.fromisoformat(day)
+        except ValueError:
+            yield gate.at((*pointer, "selected", "on"), "gate-selected", f"the calendar has no day {day}")
 
 
 def gate_measurement(gate: GateContext) -> Iterable[Problem]:

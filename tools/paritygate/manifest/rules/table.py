@@ -23,7 +23,7 @@ CASE_RULES: tuple[CaseRule, ...] = (
     CaseRule("input-digest", "the sha256 of an input is that of its file", request.input_digest),
     CaseRule("inputs", "a task that starts from media has inputs", request.inputs),
     CaseRule("lane", "the lane is in lanes.yml", ci.lane),
-    CaseRule("latents", "shared latents declare their shape, once", request.latents),
+    CaseRule("latents", "shared latents declare their shape, once and for all sizes", request.latents),
     CaseRule("metric", "every metric exists", comparison.metric),
     CaseRule("model", "a digest as revision belongs to a named folder", request.model),
     CaseRule("path", "every path stays in the project", request.paths),
@@ -32,9 +32,9 @@ CASE_RULES: tuple[CaseRule, ...] = (
     CaseRule("setup", "setup lines are whole commands", ci.setup),
     CaseRule("sources", "@names are in sources.yml, and paths lead to something", ci.sources),
     CaseRule("step-key", "the node id does not read as a UUID", ci.step_key),
-    CaseRule("suite", "prompt files hold prompts, zipped lists have one length, the size can run", request.suite),
+    CaseRule("suite", "prompt files hold prompts, zipped lists have one length, it fits a run", request.suite),
     CaseRule("target", "a target lies within the range of its metric", comparison.target),
-    CaseRule("task-output", "the kind of output is what the task makes", request.task_output),
+    CaseRule("task-output", "kind and size of the output are what task and suite make", request.task_output),
     CaseRule("timeout", "the time limit fits the lane", ci.timeout),
 )
 
@@ -46,6 +46,7 @@ GATE_RULES: tuple[GateRule, ...] = (
     GateRule("gate-duplicate", "one profile for each variant, contract and device", gate.gate_duplicate),
     GateRule("gate-measurement", "a bound limits a measurement of the case, once", gate.gate_measurement),
     GateRule("gate-range", "a limit lies within the metric's range and can be failed", gate.gate_range),
+    GateRule("gate-selected", "a selection was made on a day of the calendar", gate.gate_selected),
     GateRule("gate-variant", "a profile names a variant of the case", gate.gate_variant),
 )
 
@@ -72,6 +73,7 @@ PROJECT_RULES: dict[str, str] = {
     "extends": "the base exists, is in the project, and makes no cycle",
     "file": "a file is regular, small, UTF-8 and in the project",
     "format": "texts have their form: ids, digests, revisions, versions",
+    "gate-contract": "a gate holds for the contract of its case as it is now",
     "gate-evidence": "committed records support the bounds of a gate",
     "missing-key": "required keys are there",
     "name": "files are named *.case.yaml and *.gate.yaml",
