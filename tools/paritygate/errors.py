@@ -25,6 +25,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 
+#: Package that a core install lacks -> the extra that brings it.
+EXTRA_OF = {"PIL": "run", "numpy": "run", "packaging": "run", "psutil": "run", "pytest": "pytest"}
+
 _TERMINAL_COMMAND = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
@@ -164,15 +167,23 @@ class PreflightError(ParitygateError):
 
 
 class MissingExtraError(PreflightError):
-    """An optional dependency is not installed."""
+    """Optional dependencies, keys of ``EXTRA_OF``, are not installed."""
 
     code = "missing-extra"
 
-    def __init__(self, module: str, extra: str) -> None:
+    def __init__(self, *modules: str) -> None:
+        extras = ",".join(sorted({EXTRA_OF[module] for module in modules}))
+        many = len(modules) > 1
         super().__init__(
-            f"the Python package {module!r} is not installed",
-            hint=f"install it with: pip install 'paritygate[{extra}]'",
+            f"the Python package{'s' * many} {', '.join(map(repr, modules))} {'are' if many else 'is'} not installed",
+            hint=f"install {'them' if many else 'it'} with: pip install 'paritygate[{extras}]'",
         )
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
+    """What to install for a failed import; None when no extra brings that module."""
+    module = (error.name or "").partition(".")[0]
+    return MissingExtraError(module) if module in EXTRA_OF else None
 
 
 class LegError(ParitygateError):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paritygate.cli import main as main_module
-from paritygate.cli.main import BUG_EXIT_CODE, COMMANDS, EXTRA_OF, main
-from paritygate.errors import ExitCode, LegError
+from paritygate.cli.main import BUG_EXIT_CODE, COMMANDS, main
+from paritygate.errors import EXTRA_OF, ExitCode, LegError
 
 
 def exit_code_of(*argv: str) -> int:

@@ -62,6 +62,7 @@ def inner_pytest() -> InnerPytest:
 #: Leg code of the inner projects: no framework, a picture from NumPy, and what the leg's options say.
 LEGS = """
 import socket
+from pathlib import Path
 import numpy as np
 
 

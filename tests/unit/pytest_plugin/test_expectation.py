@@ -89,6 +89,48 @@ def test_a_red_verdict_cannot_be_hidden(inner_project) -> None:
     assert inner_project.records() == {"a": 3}
 
 
+#: What a conftest, or a plugin, may do to a report or to the session.
+COVERING_UP = {
+    "exit status": """
+def pytest_sessionfinish(session):
+    session.exitstatus = 0
+""",
+    "exit status, last": """
+@pytest.hookimpl(trylast=True, wrapper=True)
+def pytest_sessionfinish(session):
+    yield
+    session.exitstatus = 0
+""",
+    "report": """
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_runtest_makereport():
+    report = yield
+    report.outcome = "passed"
+    return report
+""",
+    "attribute": """
+@pytest.fixture(autouse=True)
+def cover(accuracy_case, monkeypatch):
+    def check():
+        accuracy_case.green = True
+        with pytest.raises(pytest.fail.Exception):
+            type(accuracy_case).check(accuracy_case)
+        with pytest.raises(AttributeError):
+            accuracy_case.outcome = None
+    accuracy_case.check = check
+""",
+}
+
+
+@pytest.mark.parametrize("what", COVERING_UP)
+def test_a_red_verdict_ends_the_session_red_whatever_its_conftest_does(inner_project, what: str) -> None:
+    inner_project.add("a", "wrong")
+    inner_project.write("accuracy/conftest.py", f"import pytest\n{COVERING_UP[what]}")
+    run = inner_project.pytest("-q", "--paritygate-expect", "1")
+    assert run.status == 1
+    assert "passed 0, failed 1" in run.summary()
+
+
 @pytest.fixture
 def step(inner_project):
     """A project, and the words after ``pytest`` in the generated step of its only case."""
@@ -136,3 +178,21 @@ def test_collecting_alone_tells_a_step_that_selects_too_little(step) -> None:
     short = project.pytest(*words[:4], "2", "--collect-only", "-q")
     assert short.status == 1
     assert "expected at least 2 cases, but only 1 selected" in short.out
+
+
+@pytest.mark.parametrize("mode", ["--collect-only", "--fixtures", "--fixtures-per-test", "--help", "--setup-plan"])
+def test_a_step_in_ci_is_red_when_an_inherited_option_keeps_its_case_from_running(step, mode: str) -> None:
+    project, words = step
+    project.write("pytest.ini", f"[pytest]\naddopts = {mode}\n")
+    run = project.pytest(*words, ci=True)
+    assert run.status == 1, run.out
+    assert run.out.count("paritygate: expected at least 1 case, but only 0 ended") == 1
+    assert run.out.count("--collect-only runs none") == (mode == "--collect-only")
+
+
+def test_collecting_alone_prints_no_empty_section(step) -> None:
+    project, words = step
+    project.add("b", gate="", lane="trial")
+    run = project.pytest("accuracy", *words[1:], "--collect-only")
+    assert run.status == 0
+    assert "= paritygate =" not in run.out

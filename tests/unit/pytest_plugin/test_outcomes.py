@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paritygate.pytest_plugin.outcomes import (
@@ -12,6 +14,7 @@ from paritygate.pytest_plugin.outcomes import (
     exit_status,
     from_properties,
     shortfall,
+    standing,
     summary,
 )
 
@@ -26,7 +29,7 @@ def tally_of(*outcomes: Outcome, red: bool = False) -> Tally:
 
 
 def ended(status: str, case: str = "a", *, record: str = "record.json") -> Outcome:
-    return Outcome(case=case, status=status, record=record)
+    return Outcome(case=case, status=status, green=status in ("passed", "skipped"), record=record)
 
 
 def broke(case: str = "a") -> Outcome:
@@ -76,6 +79,28 @@ def test_the_exit_status(status: int, expect: int | None, outcomes: list[Outcome
     assert exit_status(status, tally_of(*outcomes), expect) == wanted
 
 
+def test_a_red_case_is_red_whatever_its_test_and_pytest_say() -> None:
+    assert exit_status(0, tally_of(ended("failed")), None) == 1
+    tally = tally_of(broke(), red=True)
+    tally.add("test_accuracy[b]", ended("failed", "b"))
+    assert exit_status(1, tally, None) == 1
+
+
+def test_a_red_try_stands_and_tells_of_all_tries() -> None:
+    red = replace(ended("failed"), detail="psnr is 5", run_id="1")
+    kept = standing([red, ended("invalid"), ended("passed")])
+    assert kept == replace(red, detail="psnr is 5 (tries: failed, invalid, passed)")
+    assert standing([broke(), ended("passed")]).green
+
+
+def test_a_node_reported_twice_keeps_its_red_outcome() -> None:
+    tally = Tally()
+    for status in ("failed", "passed"):
+        tally.add("test_accuracy[a]", ended(status))
+    assert exit_status(0, tally, 1) == 1
+    assert summary(tally)[1:] == ["failed a: (tries: failed, passed)"]
+
+
 def test_75_needs_every_red_node_to_be_infrastructure() -> None:
     assert exit_status(1, tally_of(broke(), broke("b"), red=True), 2) == 75
     assert exit_status(1, tally_of(broke(), ended("failed", "b"), red=True), 2) == 1
@@ -106,6 +131,7 @@ def test_an_outcome_survives_the_way_through_report_properties() -> None:
     outcome = Outcome(
         case="a",
         status="failed",
+        green=True,
         detail="psnr",
         record="r.json",
         run_id="1",

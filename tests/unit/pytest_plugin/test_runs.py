@@ -9,6 +9,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+WHAT = 'what = job.spec["options"]["what"]'
+#: A leg that reads beside its file what to do this time, where its options say so.
+FLAKY = f"{WHAT}\n    what = Path(__file__).with_name('what.txt').read_text() if what == 'flaky' else what"
+
 ALL = "passed 1, failed 1, provisional 2, unvalidated 1, invalid 1, error 2, skipped 1, deselected 1"
 
 
@@ -198,3 +202,62 @@ def test_an_item_that_runs_again_tells_of_its_last_try_alone(tmp_path: Path, mak
     assert len(names) == len(set(names))
     assert "paritygate.infrastructure" not in names
     assert properties(project, "junit.xml")["good"]["paritygate.verdict"] == ("passed" if passed else "failed")
+
+
+def edit_legs(project, old: str, new: str) -> None:
+    text = (project.root / "accuracy" / "legs.py").read_text()
+    assert old in text
+    project.write("accuracy/legs.py", text.replace(old, new))
+
+
+RERUN_ALL = """
+from _pytest.runner import runtestprotocol
+
+
+def pytest_runtest_protocol(item, nextitem):
+    for what in ("wrong", "wrong", "right"):
+        path = item.path.parent / "what.txt"
+        path.write_text(what)
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        item._initrequest()
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    return True
+"""
+
+
+def test_a_case_that_passes_on_its_last_try_stays_red_with_all_its_tries(
+    tmp_path: Path, make_project: Callable
+) -> None:
+    project = make_project(tmp_path)
+    edit_legs(project, WHAT, FLAKY)
+    project.add("good", "flaky")
+    project.write("accuracy/conftest.py", RERUN_ALL)
+    run = project.pytest("--junitxml", "junit.xml", "--paritygate-expect", "1", ci=True)
+    assert run.status == 1, run.out
+    (line,) = section(run)
+    assert line.startswith("failed good: output.psnr_db.min is 5.")
+    assert line.endswith(" (tries: failed, failed, passed)")
+    assert project.records() == {"good": 3}
+
+
+def test_without_the_run_extra_the_failure_names_the_install_command(tmp_path: Path, make_project: Callable) -> None:
+    project = make_project(tmp_path)
+    project.add("good")
+    project.write("accuracy/conftest.py", "import sys\nfor name in ('numpy', 'PIL'):\n    sys.modules[name] = None\n")
+    run = project.pytest()
+    assert run.status == 1
+    assert "is not installed" in run.out
+    assert "pip install 'paritygate[run]'" in run.out
+    assert "Traceback" not in run.out
+
+
+def test_what_a_leg_says_reaches_the_terminal_inert(tmp_path: Path, make_project: Callable) -> None:
+    project = make_project(tmp_path)
+    edit_legs(project, "the kernel gave up", r"\x1b[2J\u202e::error::gave up")
+    project.add("loud", "crash")
+    run = project.pytest()
+    assert run.status == 1
+    assert "gave up" in run.out
+    assert "\x1b[2J" not in run.out
+    assert "\u202e" not in run.out

@@ -10,7 +10,7 @@ from paritygate.pytest_plugin.outcomes import Outcome
 from paritygate.pytest_plugin.watch import settle
 
 RED = Outcome(case="a", status="failed", detail="psnr too low", record="record.json")
-GREEN = Outcome(case="a", status="passed", detail="", record="record.json")
+GREEN = Outcome(case="a", status="passed", green=True, record="record.json")
 
 
 def report_of(outcome: Literal["passed", "failed", "skipped"], longrepr: object = None) -> pytest.TestReport:
@@ -18,15 +18,15 @@ def report_of(outcome: Literal["passed", "failed", "skipped"], longrepr: object 
 
 
 def settled(
-    report: pytest.TestReport, outcome: Outcome | None, *, green: bool = False, in_ci: bool = False
+    report: pytest.TestReport, outcome: Outcome | None, *earlier: Outcome, in_ci: bool = False
 ) -> tuple[str, str]:
     """The report's outcome and the case's status after settling."""
-    status = settle(report, name="a", outcome=outcome, green=green, in_ci=in_ci).status
+    status = settle(report, name="a", outcome=outcome, in_ci=in_ci, tries=[*earlier]).status
     return report.outcome, status
 
 
 def test_a_green_verdict_of_a_passing_test_stays_green() -> None:
-    assert settled(report_of("passed"), GREEN, green=True) == ("passed", "passed")
+    assert settled(report_of("passed"), GREEN) == ("passed", "passed")
 
 
 def test_a_test_that_returns_before_check_turns_red() -> None:
@@ -41,6 +41,19 @@ def test_a_test_that_swallows_a_red_verdict_turns_red() -> None:
     assert str(report.longrepr) == "a: the test hides that the case ended as failed: psnr too low"
 
 
+def test_a_lucky_try_cannot_hide_a_red_verdict() -> None:
+    report = report_of("passed")
+    assert settled(report, GREEN, RED) == ("failed", "failed")
+    assert report.longrepr == (
+        "a: running it again hides that the case ended as failed: psnr too low (tries: failed, passed)"
+    )
+
+
+def test_a_try_after_one_that_broke_on_infrastructure_decides() -> None:
+    broke = Outcome(case="a", status="error", infrastructure=True)
+    assert settled(report_of("passed"), GREEN, broke) == ("passed", "passed")
+
+
 def test_an_expected_failure_cannot_hide_a_red_verdict() -> None:
     report = report_of("skipped")
     report.wasxfail = "reason: known"
@@ -50,8 +63,11 @@ def test_an_expected_failure_cannot_hide_a_red_verdict() -> None:
 
 def test_a_skip_is_kept_outside_ci_with_its_reason() -> None:
     report = report_of("skipped", ("t.py", 1, "Skipped: no H100"))
-    outcome = settle(report, name="a", outcome=None, green=False, in_ci=False)
-    assert (report.outcome, outcome) == ("skipped", Outcome(case="a", status="skipped", detail="Skipped: no H100"))
+    outcome = settle(report, name="a", outcome=None, in_ci=False, tries=[])
+    assert (report.outcome, outcome) == (
+        "skipped",
+        Outcome(case="a", status="skipped", green=True, detail="Skipped: no H100"),
+    )
 
 
 def test_a_skip_in_ci_turns_red() -> None:
@@ -62,5 +78,5 @@ def test_a_skip_in_ci_turns_red() -> None:
 
 def test_an_error_before_the_case_ran_keeps_its_own_report() -> None:
     report = report_of("failed", "fixture broke\nmore")
-    outcome = settle(report, name="a", outcome=None, green=False, in_ci=True)
+    outcome = settle(report, name="a", outcome=None, in_ci=True, tries=[])
     assert (report.longrepr, outcome.status, outcome.detail) == ("fixture broke\nmore", "error", "fixture broke")

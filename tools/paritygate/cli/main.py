@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from paritygate import __version__
-from paritygate.errors import ManifestError, MissingExtraError, ParitygateError, printable
+from paritygate.errors import ManifestError, ParitygateError, missing_extra, printable
 
 #: command name -> (module under ``paritygate.cli``, one-line help). Sorted; modules load on use.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -27,8 +27,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "validate": ("validate", "Check manifests, gate files and registries."),
 }
 
-#: Package that a core install lacks -> the extra that brings it.
-EXTRA_OF = {"PIL": "run", "numpy": "run", "packaging": "run", "psutil": "run", "pytest": "pytest"}
 #: EX_SOFTWARE of sysexits.h: apart from every code that says something about a case.
 BUG_EXIT_CODE = 70
 
@@ -98,10 +96,9 @@ def run(argv: list[str] | None) -> int:
         error.show()
         return error.exit_code
     except ModuleNotFoundError as error:
-        module = (error.name or "").partition(".")[0]
-        if module not in EXTRA_OF:
+        if (missing := missing_extra(error)) is None:
             raise
-        return fail(MissingExtraError(module, EXTRA_OF[module]))
+        return fail(missing)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130

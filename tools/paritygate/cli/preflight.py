@@ -21,12 +21,12 @@ def command(*, names: tuple[str, ...], artifacts: Path | None, as_json: bool) ->
 
     Exit codes: 0 nothing is missing; 2 usage or manifest; 3 something is missing, all of it listed with its fix.
     """
+    opened = open_project(artifacts)
+    cases = [case for name in dict.fromkeys(names) for case in opened.cases(name)]
     require_run_extra()
     from paritygate.runners.preflight import lines  # noqa: PLC0415 - loads with the run extra
     from paritygate.session.run import preflight_case  # noqa: PLC0415
 
-    opened = open_project(artifacts)
-    cases = [case for name in dict.fromkeys(names) for case in opened.cases(name)]
     reports = [preflight_case(case, opened.project, opened.registries) for case in cases]
     if as_json:
         data = [{"ok": not report.problems, **msgspec.to_builtins(report)} for report in reports]

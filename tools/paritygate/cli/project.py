@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from paritygate.cli.main import EXTRA_OF
-from paritygate.errors import ManifestError, MissingExtraError, UsageError
+from paritygate.errors import EXTRA_OF, ManifestError, MissingExtraError, UsageError
 from paritygate.manifest.case import Case
 from paritygate.manifest.index import Loaded, find_case, load_cases
 from paritygate.manifest.project import Project, find_project
@@ -66,10 +65,10 @@ def require_run_extra() -> None:
     """Say what to install when the parts that running needs are absent.
 
     Raises:
-        MissingExtraError: naming the first absent module.
+        MissingExtraError: naming every absent module.
     """
     import importlib.util  # noqa: PLC0415 - only the commands that run cases ask
 
-    for module, extra in EXTRA_OF.items():
-        if extra == "run" and importlib.util.find_spec(module) is None:
-            raise MissingExtraError(module, extra)
+    needed = [module for module, extra in EXTRA_OF.items() if extra == "run"]
+    if absent := [module for module in needed if importlib.util.find_spec(module) is None]:
+        raise MissingExtraError(*absent)

@@ -55,9 +55,9 @@ def command(
       4   a leg broke, or the run directory cannot be written
       75  nothing but infrastructure
     """  # noqa: D301 - click reads the backspace
-    require_run_extra()
     opened = open_project(artifacts)
     cases = [case for name in dict.fromkeys(names) for case in opened.cases(name)]
+    require_run_extra()
     job = _job(opened, leg=leg, compare=compare, run_id=run_id, cases=len(cases))
     results = []
     for case in cases:

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from paritygate.pytest_plugin.outcomes import replace_properties
-from paritygate.pytest_plugin.watch import FIXTURE, Watch, settle, target_of
+from paritygate.errors import printable
+from paritygate.pytest_plugin.outcomes import Outcome, replace_properties
+from paritygate.pytest_plugin.watch import FIXTURE, Watch, concludes, in_ci, settle, target_of
 
 if TYPE_CHECKING:
     from paritygate.pytest_plugin.check import AccuracyCase
 
 _PARAMETERS: pytest.StashKey[dict[Path, list[Any]]] = pytest.StashKey()
 _CASE: pytest.StashKey[AccuracyCase] = pytest.StashKey()
+_TRIES: pytest.StashKey[list[Outcome]] = pytest.StashKey()
+_WATCH = "paritygate-watch"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,11 +50,19 @@ def pytest_configure(config: pytest.Config) -> None:
     if artifacts := config.getoption("paritygate_artifacts"):
         # xdist workers receive the options as they stand now, and need not start in the same folder.
         config.option.paritygate_artifacts = str((config.invocation_params.dir / artifacts).absolute())
-    config.pluginmanager.register(Watch(config), "paritygate-watch")
+    config.pluginmanager.register(Watch(config), _WATCH)
     if _in_project(config.rootpath):
         from paritygate.pytest_plugin.cases import enter_project  # noqa: PLC0415 - only projects pay for it
 
         enter_project(config)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
+    """Settle the exit status when all else is over: whatever mode pytest ran in, and whatever a hook made of it."""
+    status = yield
+    watch = config.pluginmanager.getplugin(_WATCH)
+    return status if watch is None else watch.exit_status(int(status or 0))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -73,7 +84,6 @@ def accuracy_case(request: pytest.FixtureRequest) -> AccuracyCase:
     if not hasattr(request, "param"):
         pytest.fail(f"paritygate: no paritygate.yaml above {request.path}; run: paritygate init", pytrace=False)
     from paritygate.pytest_plugin.check import AccuracyCase  # noqa: PLC0415 - other tests never load them
-    from paritygate.session.provenance import in_ci  # noqa: PLC0415
 
     config = request.config
     case = AccuracyCase(
@@ -90,20 +100,17 @@ def accuracy_case(request: pytest.FixtureRequest) -> AccuracyCase:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Hold what the test reports against what its case left behind."""
     report = yield
-    concludes = report.when == "call" or (report.when == "setup" and not report.passed)
     target = target_of(item)
-    if concludes and target is not None:
-        from paritygate.session.provenance import in_ci  # noqa: PLC0415 - other tests never load it
-
+    if target is not None and concludes(report):
         case = item.stash.get(_CASE, None)
         outcome = settle(
             report,
             name=target.case.id,
             outcome=case.outcome if case else None,
-            green=bool(case and case.green),
             in_ci=in_ci(),
+            tries=item.stash.setdefault(_TRIES, []),
         )
-        # A plugin may run an item again: nothing of this try may speak for the next.
+        # A plugin may run an item again: of this try nothing but its outcome may speak in the next.
         if case is not None:
             del item.stash[_CASE]
         replace_properties(item.user_properties, outcome)
@@ -121,7 +128,7 @@ def _announcer(config: pytest.Config, *, aloud: bool) -> Callable[[object], obje
 
     def announce(line: object) -> None:
         with capture.global_and_fixture_disabled() if capture else nullcontext():
-            print(*lead, line, sep="", flush=True)
+            print(*lead, printable(line), sep="", flush=True)
         lead.clear()
 
     return announce if aloud else lambda _line: None

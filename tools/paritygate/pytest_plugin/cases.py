@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from paritygate.errors import ParitygateError, Problem
+from paritygate.errors import ParitygateError, Problem, printable
 from paritygate.manifest.discovery import CASE_SUFFIX, GATE_SUFFIX
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.marks import all_marks, marks
@@ -97,4 +97,4 @@ def _refusal(problems: tuple[Problem, ...], error: ParitygateError | None = None
     lines = [problem.text() for problem in problems]
     if not lines and error is not None:
         lines = [f"paritygate: {error.message}", *([f"  fix: {error.hint}"] if error.hint else [])]
-    return pytest.Collector.CollectError("\n".join(lines))
+    return pytest.Collector.CollectError("\n".join(printable(line) for line in lines))

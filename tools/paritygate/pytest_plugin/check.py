@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec.structs
 import pytest
 
-from paritygate.errors import ExitCode, ParitygateError
+from paritygate.errors import ExitCode, ParitygateError, missing_extra, printable
 from paritygate.manifest.case import Case
 from paritygate.pytest_plugin.outcomes import Outcome
 from paritygate.pytest_plugin.watch import Target
@@ -27,20 +27,24 @@ _NO_BOUNDS = frozenset({"no-bounds", "no-gate", "no-profile", "other-contract"})
 class AccuracyCase:
     """What ``accuracy_case`` is inside a test.
 
-    ``outcome`` is None until the case ended; ``green`` says whether that outcome is green here.
+    ``outcome`` is None until the case ended.
     """
 
     def __init__(
         self, target: Target, *, in_ci: bool, artifacts: str | None, announce: Callable[[object], object]
     ) -> None:
         self.case: Case = target.case
-        self.outcome: Outcome | None = None
-        self.green = False
+        self._outcome: Outcome | None = None
         self._registries = target.registries
         self._project = msgspec.structs.replace(target.project, artifacts=artifacts) if artifacts else target.project
         self._in_ci = in_ci
         self._announce = announce
         self._message = ""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the case ended; a test can read it and not change it."""
+        return self._outcome
 
     def check(self) -> None:
         """Run the case once, keep its record, and fail or skip the test unless the verdict is green.
@@ -49,26 +53,32 @@ class AccuracyCase:
         ``provisional`` where the lane allows it.
         """
         __tracebackhide__ = True
-        if self.outcome is None:
-            self._run()
-        assert self.outcome is not None
-        if self.outcome.status == "skipped":
-            pytest.skip(self._message)
-        if not self.green:
-            pytest.fail(self._message, pytrace=False)
+        outcome = self._outcome or self._run()
+        message = printable(self._message, lines=True)
+        if outcome.status == "skipped":
+            pytest.skip(message)
+        if not outcome.green:
+            pytest.fail(message, pytrace=False)
 
-    def _run(self) -> None:
+    def _run(self) -> Outcome:
+        self._outcome = self._ended()
+        return self._outcome
+
+    def _ended(self) -> Outcome:
         try:
             from paritygate.session.run import exit_code, run_case  # noqa: PLC0415 - collecting needs none of it
 
             record = run_case(self.case, self._project, self._registries, in_ci=self._in_ci, progress=self._announce)
         except ParitygateError as error:
-            self._break(error)
-            return
+            return self._broken(error)
+        except ModuleNotFoundError as error:
+            if (missing := missing_extra(error)) is None:
+                raise
+            return self._broken(missing)
         allowed = self._registries.allows_provisional(self.case.ci.lane)
-        self._conclude(record, exit_code(record, in_ci=self._in_ci, allow_provisional=allowed))
+        return self._concluded(record, exit_code(record, in_ci=self._in_ci, allow_provisional=allowed))
 
-    def _conclude(self, record: RunRecord, code: ExitCode) -> None:
+    def _concluded(self, record: RunRecord, code: ExitCode) -> Outcome:
         from paritygate.session.folders import run_folder  # noqa: PLC0415 - collecting needs none of it
 
         verdict = record.verdict
@@ -76,11 +86,11 @@ class AccuracyCase:
         written = folder / "record.json"
         absent = verdict.status is Status.UNVALIDATED and verdict.reasons[0].code == _NO_HARDWARE
         skipped = absent and not self._in_ci
-        self.green = code is ExitCode.OK or skipped
         self._message = verdict.reasons[0].message if skipped else "\n".join(self._lines(record, folder))
-        self.outcome = Outcome(
+        return Outcome(
             case=record.case,
             status="skipped" if skipped else verdict.status.value,
+            green=code is ExitCode.OK or skipped,
             detail=_one_line(verdict.reasons[0].message),
             record=os.path.relpath(written, self.case.root) if written.is_file() else "",
             run_id=record.run_id,
@@ -88,10 +98,10 @@ class AccuracyCase:
             measurements={entry.id: repr(float(entry.value)) for entry in record.comparison.measurements},
         )
 
-    def _break(self, error: ParitygateError) -> None:
+    def _broken(self, error: ParitygateError) -> Outcome:
         """The run ended without a verdict."""
         self._message = f"{self.case.id}: error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else "")
-        self.outcome = Outcome(
+        return Outcome(
             case=self.case.id,
             status="error",
             detail=_one_line(error.message.replace("\n", ": ", 1)),

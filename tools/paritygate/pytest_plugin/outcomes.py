@@ -6,8 +6,8 @@ inside the ``user_properties`` of its test report, so every value in it is text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 #: Every way a case can end, in the order of the summary.
 STATUSES = ("passed", "failed", "provisional", "unvalidated", "invalid", "error", "skipped", "deselected")
@@ -25,12 +25,14 @@ OK, TESTS_FAILED, INFRASTRUCTURE = 0, 1, 75
 class Outcome:
     """One case as it ended.
 
-    ``record`` is the path of the written record, or empty when there is none. ``detail`` is one line for the
-    summary. ``measurements`` maps measurement id to its value as text (``inf`` and ``nan`` are spelled out).
+    ``green`` says whether that is green here. ``record`` is the path of the written record, or empty when there is
+    none. ``detail`` is one line for the summary. ``measurements`` maps measurement id to its value as text (``inf``
+    and ``nan`` are spelled out).
     """
 
     case: str
     status: str
+    green: bool = False
     detail: str = ""
     record: str = ""
     run_id: str = ""
@@ -42,11 +44,17 @@ class Outcome:
         """Whether the comparison was made and its record is on disk."""
         return self.status in CONCLUSIVE and bool(self.record)
 
+    @property
+    def red(self) -> bool:
+        """Whether it is not green for a reason that the code under test can have."""
+        return not (self.green or self.infrastructure)
+
     def properties(self) -> list[tuple[str, str]]:
         """The outcome as report properties; they are also what JUnit files show."""
         facts = {
             "case": self.case,
             "verdict": self.status,
+            "green": "true" if self.green else "",
             "detail": self.detail,
             "record": self.record,
             "run_id": self.run_id,
@@ -69,6 +77,7 @@ def from_properties(properties: Iterable[tuple[str, object]]) -> Outcome | None:
     return Outcome(
         case=facts["case"],
         status=facts["verdict"],
+        green="green" in facts,
         detail=facts.get("detail", ""),
         record=facts.get("record", ""),
         run_id=facts.get("run_id", ""),
@@ -77,6 +86,18 @@ def from_properties(properties: Iterable[tuple[str, object]]) -> Outcome | None:
             name.removeprefix(_MEASUREMENT): value for name, value in facts.items() if name.startswith(_MEASUREMENT)
         },
     )
+
+
+def standing(tries: Sequence[Outcome]) -> Outcome:
+    """The outcome of a node that ran once or more: a red try stands, whatever a later one says.
+
+    Only a try that broke on infrastructure may be run again: a number that changes from run to run is no pass.
+    """
+    stands = next((entry for entry in tries if entry.red), tries[-1])
+    if len(tries) == 1:
+        return stands
+    listed = ", ".join(entry.status for entry in tries)
+    return replace(stands, detail=f"{stands.detail} (tries: {listed})".strip())
 
 
 @dataclass
@@ -89,8 +110,10 @@ class Tally:
     red: dict[str, bool] = field(default_factory=dict)
 
     def add(self, node: str, outcome: Outcome) -> None:
-        """Keep the outcome of one node; a repeated node keeps the last."""
-        self.outcomes[node] = outcome
+        """Keep the outcome of one node; of a repeated node, the one that stands."""
+        earlier = self.outcomes.get(node)
+        hides = earlier is not None and earlier.red and not outcome.red
+        self.outcomes[node] = standing((earlier, outcome)) if earlier and hides else outcome
 
     def add_red(self, node: str, *, infrastructure: bool) -> None:
         """Note that a node failed; one failure that is not infrastructure decides the node."""
@@ -116,11 +139,20 @@ class Tally:
         """Whether the session had nothing to do with accuracy cases."""
         return not (self.outcomes or self.deselected)
 
+    def all_green(self) -> bool:
+        """Whether no case ended red, whatever its test reported."""
+        return all(outcome.green for outcome in self.outcomes.values())
+
+    def only_infrastructure(self) -> bool:
+        """Whether nodes failed, and all of them, and every red case, broke on infrastructure alone."""
+        any_red = any(outcome.red for outcome in self.outcomes.values())
+        return bool(self.red) and all(self.red.values()) and not any_red
+
 
 def shortfall(tally: Tally, expect: int | None, *, collect_only: bool = False) -> str:
     """Why the session compared fewer cases than it had to, or empty when it did not.
 
-    With ``collect_only`` nothing runs, and the selected cases are held against ``expect``.
+    With ``collect_only``, for a person who asks what would run, the selected cases are held against ``expect``.
     """
     got = tally.selected if collect_only else tally.conclusive()
     if expect is None or got >= expect:
@@ -133,13 +165,13 @@ def exit_status(status: int, tally: Tally, expect: int | None, *, collect_only: 
     """The exit status of the session, from pytest's own.
 
     2 to 5 keep pytest's meaning. 1 becomes 75 when every red node broke on infrastructure and those cases
-    explain whatever is missing from ``expect``; 0 becomes 1 when ``expect`` is unmet.
+    explain whatever is missing from ``expect``; 0 becomes 1 when a case ended red or ``expect`` is unmet.
     """
     short = shortfall(tally, expect, collect_only=collect_only)
-    if status == TESTS_FAILED and tally.red and all(tally.red.values()):
+    if status == TESTS_FAILED and tally.only_infrastructure():
         explained = expect is None or tally.conclusive() + tally.infrastructure() >= expect
         return INFRASTRUCTURE if explained else status
-    return TESTS_FAILED if status == OK and short else status
+    return TESTS_FAILED if status == OK and (short or not tally.all_green()) else status
 
 
 def summary(tally: Tally) -> list[str]:

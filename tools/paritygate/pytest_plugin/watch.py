@@ -6,13 +6,24 @@ which cases its selection left out, and judges nothing.
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from paritygate.pytest_plugin.outcomes import Outcome, Tally, exit_status, from_properties, shortfall, summary
+from paritygate.errors import printable
+from paritygate.pytest_plugin.outcomes import (
+    Outcome,
+    Tally,
+    exit_status,
+    from_properties,
+    shortfall,
+    standing,
+    summary,
+)
 
 if TYPE_CHECKING:
     from paritygate.manifest.case import Case
@@ -46,8 +57,10 @@ class Watch:
 
     def __init__(self, config: pytest.Config) -> None:
         self._tally = Tally()
-        self._expect: int | None = config.getoption("paritygate_expect")
-        self._collect_only = bool(config.getoption("collectonly"))
+        self._expect = config.getoption("paritygate_expect") if not config.option.help else _expected(config)
+        self._nothing_runs = bool(config.getoption("collectonly"))
+        self._collect_only = self._nothing_runs and not in_ci()
+        self._told = ""
         self._worker: dict[str, Any] | None = getattr(config, "workeroutput", None)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -61,7 +74,7 @@ class Watch:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the outcome from the report that concludes a case, and note every failure of any test."""
         outcome = from_properties(report.user_properties)
-        if outcome and report.when != "teardown":
+        if outcome and concludes(report):
             self._tally.add(report.nodeid, outcome)
         if report.failed:
             broke = bool(outcome and outcome.infrastructure and report.when != "teardown")
@@ -77,49 +90,86 @@ class Watch:
         """Take over from an xdist worker what its selection left out."""
         self._tally.deselected.update(getattr(node, "workeroutput", {}).get(_DESELECTED, ()))
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hand over, or set the exit status."""
+    def pytest_sessionfinish(self) -> None:
+        """Hand over what a worker alone knows."""
         if self._worker is not None:
             self._worker[_DESELECTED] = sorted(self._tally.deselected)
-            return
-        session.exitstatus = exit_status(
-            int(session.exitstatus), self._tally, self._expect, collect_only=self._collect_only
-        )
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the counts, every case that did not pass, and an unmet expectation."""
-        short = shortfall(self._tally, self._expect, collect_only=self._collect_only)
-        if self._tally.empty() and not short:
-            return
-        terminalreporter.section("paritygate")
-        if not self._collect_only:
-            for line in summary(self._tally):
-                terminalreporter.line(line)
+        short = self._shortfall()
+        lines = [] if self._nothing_runs or self._tally.empty() else summary(self._tally)
+        if lines or short:
+            terminalreporter.section("paritygate")
+        for line in lines:
+            terminalreporter.line(printable(line))
         if short:
-            terminalreporter.line(f"paritygate: {short}", red=True)
+            terminalreporter.line(short, red=True)
+        self._told = short
+
+    def exit_status(self, status: int) -> int:
+        """The exit status of the whole process, from pytest's own; says why where no summary was printed."""
+        if self._worker is not None:
+            return status
+        short = self._shortfall()
+        if short != self._told:
+            print(short, file=sys.stderr)
+        return exit_status(status, self._tally, self._expect, collect_only=self._collect_only)
+
+    def _shortfall(self) -> str:
+        short = shortfall(self._tally, self._expect, collect_only=self._collect_only)
+        idle = "; --collect-only runs none" if self._nothing_runs and not self._collect_only else ""
+        return f"paritygate: {short}{idle}" if short else ""
 
 
-def settle(report: pytest.TestReport, *, name: str, outcome: Outcome | None, green: bool, in_ci: bool) -> Outcome:
-    """The outcome of one node; turns the report red where the test hides what its case came to.
+def concludes(report: pytest.TestReport) -> bool:
+    """Whether a report says how its node ended; others of a node that runs again still tell of its last try."""
+    return report.when == "call" or (report.when == "setup" and not report.passed)
+
+
+def _expected(config: pytest.Config) -> int | None:
+    """The expectation on a command line that pytest stopped reading at ``--help``."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--paritygate-expect", type=int)
+    expected: int | None = parser.parse_known_args([*map(str, config.invocation_params.args)])[0].paritygate_expect
+    return expected
+
+
+def in_ci() -> bool:
+    """Whether this process runs in CI; loaded on use, since most sessions never ask."""
+    from paritygate.session import provenance  # noqa: PLC0415
+
+    return provenance.in_ci()
+
+
+def settle(
+    report: pytest.TestReport, *, name: str, outcome: Outcome | None, in_ci: bool, tries: list[Outcome]
+) -> Outcome:
+    """The outcome of one node; turns the report red where the test, or a lucky try, hides what its case came to.
 
     Args:
         report: of the call, or of a set-up that did not pass.
         name: id of the case.
         outcome: what ``check()`` left, or None when it did not run or did not end.
-        green: whether that outcome is green here.
         in_ci: in CI a skip is red.
+        tries: what earlier tries of the same node came to; this one is added.
     """
-    if outcome is not None:
-        if not report.failed and not green:
-            _turn_red(report, f"{name}: the test hides that the case ended as {outcome.status}: {outcome.detail}")
-        return outcome
+    tries.append(_unchecked(report, name=name, in_ci=in_ci) if outcome is None else outcome)
+    stands = standing(tries)
+    if not report.failed and not stands.green:
+        hides = "running it again" if tries[-1].green else "the test"
+        _turn_red(report, f"{name}: {hides} hides that the case ended as {stands.status}: {stands.detail}")
+    return stands
+
+
+def _unchecked(report: pytest.TestReport, *, name: str, in_ci: bool) -> Outcome:
+    """The outcome of a node whose ``check()`` did not end; red where it leaves no comparison behind."""
     reason = _reason(report)
     if report.passed:
         reason = "the test ended without accuracy_case.check(), so nothing was compared and there is no record"
     elif report.skipped:
         if not in_ci:
-            return Outcome(case=name, status="skipped", detail=reason)
+            return Outcome(case=name, status="skipped", green=True, detail=reason)
         reason = f"skipped, and in CI only passed is green: {reason}"
     if not report.failed:
         _turn_red(report, f"{name}: {reason}")
@@ -128,7 +178,7 @@ def settle(report: pytest.TestReport, *, name: str, outcome: Outcome | None, gre
 
 def _turn_red(report: pytest.TestReport, message: str) -> None:
     report.outcome = "failed"
-    report.longrepr = message
+    report.longrepr = printable(message, lines=True)
     # An expected failure is told apart by this attribute alone.
     if hasattr(report, "wasxfail"):
         del report.wasxfail
