@@ -36,6 +36,13 @@ def test_a_path_that_leaves_the_leg_or_names_no_file_is_refused(leg, name):
     assert caught.value.kind == "path"
 
 
+def test_a_file_with_a_second_name_is_refused_because_it_may_be_the_other_legs(leg, tmp_path):
+    (leg / "outputs" / "000" / "1.png").hardlink_to(tmp_path / "secret")
+    with pytest.raises(MediaError, match="more than one name") as caught:
+        read_contained(leg, "outputs/000/1.png")
+    assert caught.value.kind == "path"
+
+
 def test_a_link_out_of_the_leg_is_refused_as_file_and_as_folder(leg, tmp_path):
     (leg / "outputs" / "link.png").symlink_to(tmp_path / "secret")
     (leg / "folder").symlink_to(tmp_path)

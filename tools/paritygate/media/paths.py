@@ -50,10 +50,15 @@ def read_contained(root: Path, relative: str) -> bytes:
     """The whole content of ``contained(root, relative)``.
 
     Raises:
-        MediaError: as ``contained``, and ``kind="size"`` above ``MAX_BYTES``, ``MAX_OTHER_BYTES``.
+        MediaError: as ``contained``, ``kind="path"`` for a file that has another name too (it may be the other
+            leg's), and ``kind="size"`` above ``MAX_BYTES``, ``MAX_OTHER_BYTES``.
     """
     limit = MAX_BYTES.get(PurePosixPath(relative).suffix, MAX_OTHER_BYTES)
     with _opened(root, relative) as stream:
+        if os.fstat(stream.fileno()).st_nlink > 1:
+            raise MediaError(
+                f"{relative} has more than one name (hard link); outputs are files of their own", kind="path"
+            )
         # A byte more than allowed: the file may be growing.
         data = stream.read(limit + 1) if os.fstat(stream.fileno()).st_size <= limit else None
     if data is None or len(data) > limit:
