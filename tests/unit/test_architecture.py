@@ -34,8 +34,9 @@ LIGHT = (
 )
 HEAVY = ("torch", "diffusers", "transformers", "skimage", "matplotlib", "numpy", "PIL", "onnxruntime")
 
-#: The last line before the user: it keeps the traceback in a file and exits with the code for a bug.
-OUTERMOST_HANDLERS = ["cli/main.py"]
+#: The last lines before the user: they keep the traceback in a file and exit with the code for a bug, the second one
+#: for one of several cases.
+OUTERMOST_HANDLERS = ["cli/main.py", "cli/run.py"]
 
 
 def modules() -> Iterator[Path]:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from paritygate.cli.main import BUG_EXIT_CODE
 from paritygate.cli.project import require_run_extra
 from paritygate.cli.run import WORST_FIRST, worst
 from paritygate.cli.watch import watcher
@@ -15,7 +16,7 @@ from paritygate.session.provenance import in_ci
 
 
 def test_every_exit_code_has_its_place_and_infrastructure_counts_only_alone():
-    assert set(WORST_FIRST) == set(ExitCode)
+    assert set(WORST_FIRST) == {*ExitCode, BUG_EXIT_CODE}
     assert worst(iter([ExitCode.OK, ExitCode.INFRASTRUCTURE])) is ExitCode.INFRASTRUCTURE
     assert worst(iter([ExitCode.INFRASTRUCTURE, ExitCode.PREFLIGHT])) is ExitCode.PREFLIGHT
     assert worst(iter([ExitCode.PREFLIGHT, ExitCode.FAILED, ExitCode.OK])) is ExitCode.FAILED

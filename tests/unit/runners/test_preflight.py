@@ -14,6 +14,7 @@ from paritygate.manifest.case import Asset, Case, Ci, Coverage, InputMedia, Leg,
 from paritygate.media.digests import tree_digest
 from paritygate.records.canonical import sha256_bytes
 from paritygate.runners import devices, preflight, weights
+from paritygate.runners.problems import PreflightReport
 from paritygate.runners.table import RUNNERS, find_runner
 
 TINY_DIGITS = Path(__file__).resolve().parents[3] / "tests" / "e2e" / "accuracy" / "tiny_digits" / "model"
@@ -39,7 +40,7 @@ def case(tmp_path) -> Case:
     )  # fmt: skip
 
 
-def check(case: Case, **changes) -> preflight.PreflightReport:
+def check(case: Case, **changes) -> PreflightReport:
     given = {"legs": case.legs, "artifacts": case.root / "artifacts", "items": 2, "environ": {"PATH": "/nowhere"}}
     return preflight.check(case, **{**given, **changes})
 
@@ -284,3 +285,15 @@ def test_the_tables_are_sorted():
         assert list(table) == sorted(table)
     with pytest.raises(UsageError, match="it can run: diffusers, python"):
         find_runner("golden")
+
+
+def test_a_server_whose_program_is_absent_is_named(case, tmp_path):
+    program = tmp_path / "bin" / "my-server"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    candidate = leg(runner="openai", spec={"server": ["my-server", "--port", "8000"]})
+    served = msgspec.structs.replace(case, candidate=candidate)
+    wanted = ("server", "the server's program 'my-server' is not on PATH")
+    assert wanted in found(served)
+    assert wanted not in found(served, environ={"PATH": str(program.parent)})

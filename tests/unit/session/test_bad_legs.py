@@ -146,3 +146,39 @@ def test_a_broken_gate_file_stops_the_run_before_a_leg_starts(demo):
     assert code == 2
     assert "demo.gate.yaml:3:1" in out + err
     assert not list(demo.root.glob("artifacts/demo/*/reference"))
+
+
+@pytest.mark.parametrize("leg", ["reference", "candidate"])
+def test_an_adapter_that_is_edited_while_the_run_goes_on_makes_it_invalid(gated, leg):
+    demo, accept = gated
+    path = demo.root / "cases" / f"{leg}.py"
+    edit = f"open({str(demo.root / 'cases' / 'candidate.py')!r}, 'a').write('#') if index == 2 else None"
+    path.write_text(path.read_text().replace("pass", edit))
+    accept()
+    code, result = demo.run()
+    assert (code, result["status"]) == (1, "invalid")
+    assert "leg-contract" in [reason["code"] for reason in result["reasons"]]
+    assert result["measurements"] == {}
+    stated = json.dumps(result["reasons"])
+    assert ("the candidate leg ran under" in stated) == (leg == "reference")
+    assert "files of the case changed while it ran" in stated
+
+
+def test_an_output_that_shares_its_file_with_the_reference_is_no_output(gated):
+    demo, accept = gated
+    demo.adapter(
+        "candidate",
+        """
+    def run(job, writer):
+        for index, item in enumerate(job.items):
+            report(job, writer, index, item)
+            writer.image(item.id, picture(job, index))
+        for path in Path("outputs").rglob("*.*"):
+            path.unlink()
+            os.link(Path("../reference") / path, path)
+    """,
+    )
+    accept()
+    code, result = demo.run()
+    assert (code, result["status"]) == (1, "invalid")
+    assert "has more than one name" in json.dumps(result["reasons"])

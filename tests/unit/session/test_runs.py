@@ -17,6 +17,7 @@ import pytest
 from paritygate.cli.project import open_project
 from paritygate.errors import ExitCode
 from paritygate.records.model import Comparison, DeviceProfile, LegRecord, RunRecord, Status, Verdict
+from paritygate.session import conclude
 from paritygate.session.run import exit_code, run_case
 
 
@@ -79,8 +80,9 @@ def test_words_that_make_no_sense_are_usage_errors(demo, words, message):
 def test_a_run_id_is_used_once(demo):
     assert demo.run("--run-id", "a")[0] == 3
     code, out, err = demo.call("run", "demo", "--run-id", "a")
-    assert code == 4
+    assert code == 2
     assert "exists already" in out + err
+    assert "preflight" not in err
 
 
 def test_absent_hardware_is_unvalidated_with_everything_that_is_missing(demo):
@@ -158,7 +160,9 @@ def test_the_report_can_be_rendered_again_from_the_record(demo):
     _, result = demo.run()
     report = demo.folder(result) / "report.md"
     before = report.read_text()
-    for name in ("demo", result["run_id"], str(demo.folder(result))):
+    folder = demo.folder(result)
+    names = ("demo", result["run_id"], *map(str, (folder, folder / "record.json", folder.relative_to(demo.root))))
+    for name in names:
         report.unlink()
         code, out, _ = demo.call("report", name)
         assert (code, out.strip()) == (0, str(report))
@@ -234,3 +238,60 @@ def test_exit_codes_are_the_documented_ones(status, failures, in_ci, allowed, ex
         verdict=Verdict(status=status, reasons=(), scope="", gate="", gate_status="none"),
     )  # fmt: skip
     assert exit_code(record, in_ci=in_ci, allow_provisional=allowed) is expected
+
+
+def test_a_report_of_a_run_that_did_not_finish_speaks_of_the_run(demo):
+    demo.run("--leg", "reference", "--run-id", "night-1")
+    for name in ("night-1", "artifacts/demo/night-1", "artifacts/demo/night-1/record.json"):
+        code, _, err = demo.call("report", name)
+        assert code == 2
+        assert "the run night-1 of demo has no record" in err
+        assert "--compare --run-id night-1" in err
+    assert "no case 'night-2'" in demo.call("report", "night-2")[2]
+
+
+def test_latents_that_no_machine_holds_are_refused_before_a_leg_starts(demo):
+    manifest = demo.root / "cases" / "demo.case.yaml"
+    manifest.write_text(manifest.read_text().replace("latent_shape: [4, 8, 8]", "latent_shape: [4, 8192, 8192]"))
+    code, out, err = demo.call("run", "demo")
+    assert code in (2, 3)
+    assert "latent" in out + err
+    assert not list(demo.root.glob("artifacts/demo/*/reference"))
+
+
+def test_a_bug_belongs_to_its_case_and_the_next_one_still_runs(demo, monkeypatch, tmp_path):
+    text = (demo.root / "cases" / "demo.case.yaml").read_text()
+    (demo.root / "cases" / "other.case.yaml").write_text(text.replace("id: demo\n", "id: other\n"))
+    (demo.root / "cases" / "bad.case.yaml").write_text("schema_version: 1\n")
+    real = conclude.compare_legs
+
+    def broken(case, *words, **options):
+        if case.id == "demo":
+            raise MemoryError("no room\x1b[31m for this")
+        return real(case, *words, **options)
+
+    monkeypatch.setattr("paritygate.session.conclude.compare_legs", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code, out, err = demo.call("run", "demo", "other")
+    assert code == 70
+    assert "demo: bug in paritygate: MemoryError: no room for this" in out
+    assert "other: unvalidated" in out
+    assert "1 problem in other manifests" in err or "problems in other manifests" in err
+
+
+def test_what_a_run_prints_names_its_scope_and_the_way_to_a_gate(demo):
+    _, out, _ = demo.call("run", "demo")
+    assert "  fix: repeat the run, commit its records under evidence/" in out
+    assert "write the bounds they meet to cases/demo.gate.yaml" in out
+    assert "  scope: native-parity of demo-model@sha256:" in out
+
+
+def test_what_a_leg_says_reaches_the_terminal_inert_and_its_log_opens_from_here(demo):
+    demo.adapter("candidate", "def run(job, writer):\n    raise ValueError('\\x1b[2Jboo \\u202egone\\n::error::x')")
+    _, out, err = demo.call("run", "demo")
+    assert "ValueError: boo" in out
+    assert "\x1b" not in out + err
+    assert "\u202e" not in out + err
+    assert not [line for line in out.splitlines() if line.lstrip().startswith("::")]
+    log = out.partition("log: artifacts/")[2].partition("\n")[0]
+    assert (demo.root / "artifacts" / log).is_file()

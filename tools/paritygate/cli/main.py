@@ -74,16 +74,14 @@ def fail(error: ParitygateError) -> int:
     return int(error.exit_code)
 
 
-def report_bug(error: Exception) -> int:
+def bug_text(error: Exception) -> str:
     """Keep the traceback in a file and say where: an error that no branch of the tree describes is our own."""
     with tempfile.NamedTemporaryFile(
-        "w", prefix="paritygate-bug-", suffix=".log", delete=False, encoding="utf-8"
+        "w", prefix="paritygate-bug-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as log:
         log.write(f"paritygate {__version__}, Python {sys.version}, {sys.platform}\n")
         traceback.print_exception(error, file=log)
-    text = printable(f"{type(error).__name__}: {error}")
-    click.echo(f"bug in paritygate: {text}\n  details to report: {log.name}", err=True)
-    return BUG_EXIT_CODE
+    return f"bug in paritygate: {printable(f'{type(error).__name__}: {error}')}\n  details to report: {log.name}"
 
 
 def run(argv: list[str] | None) -> int:
@@ -113,5 +111,6 @@ def main(argv: list[str] | None = None) -> None:
     try:
         code = run(argv)
     except Exception as error:  # noqa: BLE001 - the last line before the user, who must not see a traceback
-        code = report_bug(error)
+        click.echo(bug_text(error), err=True)
+        code = BUG_EXIT_CODE
     sys.exit(code)

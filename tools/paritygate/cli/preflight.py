@@ -24,13 +24,13 @@ def command(*, names: tuple[str, ...], artifacts: Path | None, as_json: bool) ->
     opened = open_project(artifacts)
     cases = [case for name in dict.fromkeys(names) for case in opened.cases(name)]
     require_run_extra()
-    from paritygate.runners.preflight import lines  # noqa: PLC0415 - loads with the run extra
+    from paritygate.runners.problems import lines  # noqa: PLC0415 - loads with the run extra
     from paritygate.session.run import preflight_case  # noqa: PLC0415
 
     reports = [preflight_case(case, opened.project, opened.registries) for case in cases]
     if as_json:
         data = [{"ok": not report.problems, **msgspec.to_builtins(report)} for report in reports]
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(data, indent=2))
     else:
         for report in reports:
             count = len(report.problems)

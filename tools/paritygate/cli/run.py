@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paritygate.cli.main import BUG_EXIT_CODE, bug_text
 from paritygate.cli.project import Opened, open_project, require_run_extra
 from paritygate.cli.watch import settle, watcher
-from paritygate.errors import ExitCode, ParitygateError, UsageError
+from paritygate.errors import ExitCode, ParitygateError, UsageError, printable
 from paritygate.manifest.case import Case
 from paritygate.records.model import unit_suffix
 from paritygate.session.provenance import in_ci
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Worst first: over several cases the worst code decides, and 75 only when nothing else is red.
 WORST_FIRST = (
+    BUG_EXIT_CODE,
     ExitCode.LEG,
     ExitCode.USAGE,
     ExitCode.FAILED,
@@ -53,6 +55,7 @@ def command(
       2   usage or manifest
       3   preflight, or unvalidated: no gate for this device, or the hardware is missing
       4   a leg broke, or the run directory cannot be written
+      70  a bug of paritygate
       75  nothing but infrastructure
     """  # noqa: D301 - click reads the backspace
     opened = open_project(artifacts)
@@ -66,15 +69,17 @@ def command(
         settle(sys.stderr)
         if not as_json:
             click.echo(text)
-    code = worst(ExitCode(result["exit_code"]) for result in results)
+    code = worst(result["exit_code"] for result in results)
     if as_json:
-        click.echo(json.dumps({"exit_code": int(code), "cases": results}, indent=2, ensure_ascii=False))
-    elif opened.loaded.problems:
-        click.echo(f"{len(opened.loaded.problems)} problems in other manifests; see: paritygate validate", err=True)
+        # Plain ASCII: nothing in it can move a terminal's cursor or turn its text around.
+        click.echo(json.dumps({"exit_code": int(code), "cases": results}, indent=2))
+    elif count := len(opened.loaded.problems):
+        problems = "1 problem" if count == 1 else f"{count} problems"
+        click.echo(f"{problems} in other manifests; see: paritygate validate", err=True)
     return int(code)
 
 
-def worst(codes: Iterator[ExitCode]) -> ExitCode:
+def worst(codes: Iterator[int]) -> int:
     """The code that decides over several cases."""
     return min(codes, key=WORST_FIRST.index, default=ExitCode.OK)
 
@@ -113,7 +118,11 @@ def _one(case: Case, job: Callable[[Case], RunRecord | LegRecord], opened: Opene
         record = job(case)
     except ParitygateError as error:
         result = {"case": case.id, "exit_code": int(error.exit_code), "error": error.message, "hint": error.hint}
-        return result, f"{case.id}: error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else "")
+        text = f"{case.id}: error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else "")
+        return result, printable(text, lines=True)
+    except Exception as error:  # noqa: BLE001 - whatever breaks here belongs to this case, and the next one still runs
+        text = bug_text(error)
+        return {"case": case.id, "exit_code": BUG_EXIT_CODE, "error": text, "hint": ""}, f"{case.id}: {text}"
     if isinstance(record, LegRecord):
         return _leg_result(case, record)
     return _run_result(case, record, opened)
@@ -130,7 +139,7 @@ def _leg_result(case: Case, leg: LegRecord) -> tuple[dict[str, Any], str]:
         "items": len(leg.items),
     }
     state = f"{leg.failure}: {leg.message}" if leg.failure else f"{len(leg.items)} items in {leg.duration_s:.1f} s"
-    return result, f"{case.id}: {leg.name} leg: {state}"
+    return result, printable(f"{case.id}: {leg.name} leg: {state}")
 
 
 def _run_result(case: Case, record: RunRecord, opened: Opened) -> tuple[dict[str, Any], str]:
@@ -153,27 +162,37 @@ def _run_result(case: Case, record: RunRecord, opened: Opened) -> tuple[dict[str
         "report": str(report),
         "record": str(shown / "record.json"),
     }
-    return result, "\n".join(_lines(record, report))
+    facts = [f"  {printable(line)}" for line in _lines(record, case, shown)]
+    return result, "\n".join([f"{record.case}: {verdict.status.value}", *facts, f"  report: {report}"])
 
 
-def _lines(record: RunRecord, report: Path) -> Iterator[str]:
-    yield f"{record.case}: {record.verdict.status.value}"
+def _lines(record: RunRecord, case: Case, shown: Path) -> Iterator[str]:
+    from paritygate.session.advice import next_step  # noqa: PLC0415
+
     for reason in record.verdict.reasons:
-        yield f"  {reason.code}: {reason.message}"
+        message = reason.message
+        for leg in record.legs:
+            # A path that opens from here: in the record it starts at the run directory.
+            message = message.replace(f"log: {leg.log}", f"log: {shown / leg.log}")
+        yield f"{reason.code}: {message}"
     yield from map(_bound_line, record.verdict.bounds)
     bounded = {bound.measurement for bound in record.verdict.bounds}
     yield from (_measured_line(entry) for entry in record.comparison.measurements if entry.id not in bounded)
-    yield f"  report: {report}"
+    if step := next_step(record, case):
+        yield f"fix: {step}"
+    if again := record.environment.get("judged_again"):
+        yield f"judged again; kept: {', '.join(again['earlier'])}"
+    yield f"scope: {record.verdict.scope}"
 
 
 def _bound_line(bound: BoundResult) -> str:
     state = "met   " if bound.satisfied else "missed"
-    return f"  {state} {bound.measurement} = {bound.value:.6g} ({bound.words}, headroom {bound.headroom:.6g})"
+    return f"{state} {bound.measurement} = {bound.value:.6g} ({bound.words}, headroom {bound.headroom:.6g})"
 
 
 def _measured_line(entry: MeasurementResult) -> str:
     value = f"not computed: {entry.problem}" if entry.problem else f"{entry.value:.6g}{unit_suffix(entry.unit)}"
-    return f"  no bound {entry.id} = {value}, worst {entry.worst_item}"
+    return f"no bound {entry.id} = {value}, worst {entry.worst_item}"
 
 
 def _plain(value: float) -> float | str:

@@ -15,43 +15,13 @@ from paritygate import __version__
 from paritygate.errors import UsageError
 from paritygate.manifest.case import RUNNABLE_KINDS, Case, Leg
 from paritygate.records.canonical import sha256_file
-from paritygate.records.model import DeviceProfile
 from paritygate.runners import devices, probe, weights
 from paritygate.runners.leg import interpreter, leg_environment
+from paritygate.runners.problems import PreflightProblem, PreflightReport
 from paritygate.runners.table import RUNNERS, WORKER_DISTRIBUTIONS, find_runner
 
 _PROBE_TIMEOUT_S = 60
 _SPARE_BYTES = 64 << 20
-
-
-class PreflightProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing missing. ``code`` is stable; ``leg`` is empty for what concerns the whole case."""
-
-    code: str
-    message: str
-    fix: str
-    leg: str = ""
-
-
-class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
-    """``preflight.json``. ``profile`` is None when this machine is none that the case allows.
-
-    ``notes`` are things that could not be checked. ``weights_verified``: whether the digest of the weights was computed
-    and is the declared one. ``interpreters``: leg -> what its Python has installed.
-    """
-
-    case: str
-    problems: tuple[PreflightProblem, ...]
-    notes: tuple[str, ...]
-    weights_verified: bool
-    model_dir: str
-    profile: DeviceProfile | None
-    interpreters: dict[str, dict[str, str | None]]
-
-    @property
-    def hardware_missing(self) -> bool:
-        """Whether this machine is none that the case allows."""
-        return any(problem.code == "hardware" for problem in self.problems)
 
 
 class _Probe(msgspec.Struct, frozen=True):
@@ -109,15 +79,6 @@ def _unverified(case: Case, folder: Path) -> str:
     revision = case.model.revision
     known = "only the name of the folder says" if folder.name == revision else "nothing in the folder shows"
     return f"weights not verified: {known} that it is revision {revision}"
-
-
-def lines(report: PreflightReport) -> list[str]:
-    """The problems for a person, one line each with its fix, and then the notes."""
-    found = [
-        f"  [{problem.code}] {f'{problem.leg}: ' if problem.leg else ''}{problem.message}; fix: {problem.fix}"
-        for problem in report.problems
-    ]
-    return [*found, *(f"  note: {note}" for note in report.notes)]
 
 
 def _hardware_problem(case: Case, queue: str, found: tuple[devices.Card, ...]) -> PreflightProblem:
@@ -215,6 +176,7 @@ def _leg_problems(
                 code="adapter", message=f"{leg.adapter} does not exist", fix="restore it from git", leg=leg.name
             )
         )
+    problems += _server_problems(leg, environ)
     try:
         find_runner(leg.runner)
     except UsageError as error:
@@ -227,6 +189,13 @@ def _leg_problems(
     if isinstance(found, PreflightProblem):
         return [*problems, msgspec.structs.replace(found, leg=leg.name)], {}
     return [*problems, *_version_problems(leg, found, needed)], {"python": found.python, **found.versions}
+
+
+def _server_problems(leg: Leg, environ: Mapping[str, str]) -> Iterator[PreflightProblem]:
+    program = next(iter(leg.spec.get("server") or ()), None)
+    if program is not None and shutil.which(program, path=environ.get("PATH")) is None:
+        message = f"the server's program {program!r} is not on PATH"
+        yield PreflightProblem(code="server", message=message, fix="install it, or correct server", leg=leg.name)
 
 
 def _distributions(leg: Leg) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from paritygate.gates.judge import judge
 from paritygate.manifest.case import Case, Item
 from paritygate.records.codec import dumps
 from paritygate.records.model import (
+    OUTPUTS_FOLDER,
     RECORD_SCHEMA_VERSION,
     Comparison,
     Finding,
@@ -25,9 +26,10 @@ from paritygate.records.model import (
 from paritygate.records.store import write_record, write_text_atomic
 from paritygate.report.files import write_report
 from paritygate.runners.leg import Latents
-from paritygate.runners.preflight import PreflightReport
-from paritygate.session.latents import change
-from paritygate.session.legs import LegRun, Setting, contract_findings, device_findings
+from paritygate.runners.problems import PreflightReport
+from paritygate.session import history
+from paritygate.session.latents import change, forgery
+from paritygate.session.legs import LegRun, Setting, binding_findings, contract_findings, device_findings
 from paritygate.session.progress import Progress, Watcher
 
 
@@ -35,6 +37,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What stays the same through one run.
 
     ``clock_s``: the monotonic second at which the run began, moved back by what its legs took when they ran before.
+    ``earlier``: its record, when it was judged before.
     """
 
     case: Case
@@ -44,6 +47,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     in_ci: bool
     clock_s: float
+    earlier: RunRecord | None = None
 
 
 def conclude(run: Run, legs: tuple[LegRun, ...], latents: Latents | None, *, watch: Watcher) -> RunRecord:
@@ -54,7 +58,8 @@ def conclude(run: Run, legs: tuple[LegRun, ...], latents: Latents | None, *, wat
     """
     watch(Progress(case=run.case.id, stage="compare"))
     comparison = _compare(run, legs, latents)
-    write_text_atomic(run.folder / "comparison.json", dumps(comparison))
+    history.put_aside(run.folder)
+    write_text_atomic(run.folder / history.COMPARISON_NAME, dumps(comparison))
     watch(Progress(case=run.case.id, stage="judge"))
     records = tuple(entry.leg for entry in legs)
     verdict = judge(
@@ -79,15 +84,18 @@ def conclude(run: Run, legs: tuple[LegRun, ...], latents: Latents | None, *, wat
 def _compare(run: Run, legs: tuple[LegRun, ...], latents: Latents | None) -> Comparison:
     """What was observed; nothing is compared when a leg broke, and nothing measured when the run is invalid."""
     by_name = {entry.leg.name: entry.leg for entry in legs}
-    changed = change(latents, when="when the legs were compared")
+    drawn = (change(latents, when="when the legs were compared"), forgery(run.case, run.items, latents))
+    linked = _linked_outputs(legs, run.folder)
     findings = (
         *(finding for entry in legs for finding in entry.findings),
-        *((changed,) if changed else ()),
-        *contract_findings(legs, run.setting.contract),
+        *(finding for finding in drawn if finding),
+        *contract_findings(run.case, legs, run.setting.contract),
+        *binding_findings(run.case, legs, run.folder),
         *device_findings(legs),
+        *linked,
     )
     broken = any(entry.leg.failure is not None for entry in legs)
-    if broken or not {"reference", "candidate"} <= by_name.keys():
+    if broken or linked or not {"reference", "candidate"} <= by_name.keys():
         return Comparison(invalid=findings)
     comparison = compare_legs(
         run.case, run.items, reference=by_name["reference"], candidate=by_name["candidate"], run_dir=run.folder
@@ -95,6 +103,12 @@ def _compare(run: Run, legs: tuple[LegRun, ...], latents: Latents | None) -> Com
     if not findings:
         return comparison
     return msgspec.structs.replace(comparison, invalid=(*findings, *comparison.invalid), measurements=())
+
+
+def _linked_outputs(legs: tuple[LegRun, ...], run_dir: Path) -> list[Finding]:
+    """Legs whose folder of outputs leads elsewhere, into a tree of any size."""
+    names = [entry.leg.name for entry in legs if (run_dir / entry.leg.name / OUTPUTS_FOLDER).is_symlink()]
+    return [Finding(code="path", message=f"{name}/{OUTPUTS_FOLDER} is a symbolic link") for name in names]
 
 
 def without_hardware(run: Run, report: PreflightReport) -> RunRecord:
@@ -116,7 +130,7 @@ def without_hardware(run: Run, report: PreflightReport) -> RunRecord:
 
 
 def _record(run: Run, *, legs: tuple[LegRecord, ...], comparison: Comparison, verdict: Verdict) -> RunRecord:
-    setting = run.setting
+    setting, earlier = run.setting, run.earlier
     return RunRecord(
         schema_version=RECORD_SCHEMA_VERSION,
         run_id=run.folder.name,
@@ -130,12 +144,12 @@ def _record(run: Run, *, legs: tuple[LegRecord, ...], comparison: Comparison, ve
         model_revision=run.case.model.revision,
         weights=run.case.model.weights,
         purpose="run",
-        started=setting.started,
-        duration_s=time.monotonic() - run.clock_s,
+        started=earlier.started if earlier else setting.started,
+        duration_s=earlier.duration_s if earlier else time.monotonic() - run.clock_s,
         attempt=setting.attempt,
         in_ci=run.in_ci,
         profile=setting.profile,
-        environment=setting.environment,
+        environment={**setting.environment, **history.note(run.folder, earlier)},
         legs=legs,
         comparison=comparison,
         verdict=verdict,

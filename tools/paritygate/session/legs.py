@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from paritygate.errors import ArtifactError, MediaError, UsageError
+from paritygate.errors import ArtifactError, ManifestError, MediaError, UsageError
 from paritygate.manifest.case import Case, Item, Leg
+from paritygate.manifest.contract import contract as contract_of
 from paritygate.media.paths import read_contained
+from paritygate.records.canonical import sha256_bytes
 from paritygate.records.codec import dumps, loads
-from paritygate.records.model import DeviceProfile, Finding, LegRecord
+from paritygate.records.model import EFFECTIVE_NAME, OUTPUTS_NAME, DeviceProfile, Finding, LegRecord
 from paritygate.records.store import write_text_atomic
 from paritygate.runners.devices import DEVICES
 from paritygate.runners.leg import Latents, run_leg
@@ -34,12 +37,16 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LegRun(msgspec.Struct, frozen=True, kw_only=True):
-    """``<leg>/leg.json``: a leg as run, and under what.
+    """``<leg>/leg.json``: a leg as run, of which run and case, and under what.
 
-    ``findings``: what makes the run invalid and could only be seen before this leg started.
+    ``digests``: the leg's own lists as it left them, file name -> sha256. ``findings``: what makes the run invalid and
+    could only be seen before this leg started.
     """
 
+    run_id: str
+    case: str
     setting: Setting
+    digests: dict[str, str]
     leg: LegRecord
     findings: tuple[Finding, ...] = ()
 
@@ -55,10 +62,11 @@ def run_one(
     setting: Setting,
     watch: Watcher,
 ) -> LegRun:
-    """Run one leg and write its ``leg.json``.
+    """Run one leg and write its ``leg.json``, which holds the contract as it was when this leg started.
 
     Raises:
-        ArtifactError: when the run directory cannot be written, or has this leg already.
+        UsageError: when the run has this leg already.
+        ArtifactError: when the run directory cannot be written.
     """
     seen = -1
 
@@ -69,6 +77,7 @@ def run_one(
             watch(Progress(case=case.id, stage=f"{leg.name} leg", done=done, total=len(items)))
 
     changed = change(latents, when=f"before the {leg.name} leg")
+    setting = msgspec.structs.replace(setting, contract=contract_now(case))
     progress(0)
     record = run_leg(
         case,
@@ -80,30 +89,65 @@ def run_one(
         device=DEVICES.get(setting.profile.platform, setting.profile.platform),
         progress=progress,
     )
-    run = LegRun(setting=setting, leg=record, findings=(changed,) if changed else ())
+    run = LegRun(
+        run_id=run_dir.name,
+        case=case.id,
+        setting=setting,
+        digests=_digests(run_dir, leg.name),
+        leg=record,
+        findings=(changed,) if changed else (),
+    )
     write_text_atomic(run_dir / leg.name / _LEG_NAME, dumps(run))
     return run
+
+
+def contract_now(case: Case) -> str:
+    """The contract of the case as its files are now, or a text that no contract equals when one cannot be read."""
+    try:
+        return contract_of(case)
+    except (OSError, ManifestError):
+        return "unreadable"
+
+
+def refuse_used_leg(case: Case, run_dir: Path, name: str) -> None:
+    """Refuse to run a leg into a run that has it already, whole or in part.
+
+    Raises:
+        UsageError: saying which.
+    """
+    if os.path.lexists(run_dir / name):
+        has = "has a" if os.path.lexists(run_dir / name / _LEG_NAME) else "has an incomplete"
+        raise UsageError(
+            f"the run {run_dir.name} of {case.id} {has} {name} leg already",
+            hint="use another --run-id; runs are never reused",
+        )
 
 
 def read_legs(case: Case, run_dir: Path) -> tuple[LegRun, ...]:
     """The legs that a run directory holds, in the order in which a case runs them.
 
     Raises:
-        UsageError: when the reference or the candidate is missing.
+        UsageError: when the reference or the candidate is missing or incomplete.
         ArtifactError: for a damaged file.
     """
     found = []
     for leg in case.legs:
-        if not os.path.lexists(run_dir / leg.name / _LEG_NAME):
+        if not os.path.lexists(run_dir / leg.name):
             raise UsageError(
                 f"the run {run_dir.name} of {case.id} has no {leg.name} leg",
                 hint=f"run: paritygate run {case.id} --leg {leg.name} --run-id {run_dir.name}",
+            )
+        if not os.path.lexists(run_dir / leg.name / _LEG_NAME):
+            raise UsageError(
+                f"the {leg.name} leg of the run {run_dir.name} of {case.id} is incomplete: it was interrupted, "
+                "or still runs",
+                hint=f"start a new run: paritygate run {case.id}",
             )
         name = f"{leg.name}/{_LEG_NAME}"
         try:
             found.append(loads(read_contained(run_dir, name), LegRun, source=name))
         except MediaError as error:
-            raise ArtifactError(f"{run_dir.name}: {error.message}", hint="run the leg again") from error
+            raise ArtifactError(f"{run_dir.name}: {error.message}", hint="start a new run") from error
     return tuple(found)
 
 
@@ -128,16 +172,44 @@ def joined(legs: tuple[LegRun, ...], *, contract: str) -> Setting:
     )
 
 
-def contract_findings(legs: tuple[LegRun, ...], contract: str) -> tuple[Finding, ...]:
+def contract_findings(case: Case, legs: tuple[LegRun, ...], contract: str) -> tuple[Finding, ...]:
     """Why legs do not belong together: each was run for the case as it is now, or it proves nothing about it."""
-    return tuple(
+    found = [
         Finding(
             code="leg-contract",
-            message=f"the {run.leg.name} leg ran under {run.setting.contract[:19]}, the case has {contract[:19]} now",
+            message=f"the {run.leg.name} leg ran under {run.setting.contract[:19]}, the case has {contract[:19]}",
         )
         for run in legs
         if run.setting.contract != contract
-    )
+    ]
+    if (now := contract_now(case)) != contract:
+        message = f"files of the case changed while it ran: its contract was {contract[:19]}, it is {now[:19]}"
+        found.append(Finding(code="leg-contract", message=message))
+    return tuple(found)
+
+
+def binding_findings(case: Case, legs: tuple[LegRun, ...], run_dir: Path) -> tuple[Finding, ...]:
+    """Why legs are not those that this run made: of another run or case, or with lists changed since."""
+    found = []
+    for run in legs:
+        if (run.run_id, run.case) != (run_dir.name, case.id):
+            message = f"the {run.leg.name} leg is one of the run {run.run_id} of {run.case}, not of {run_dir.name}"
+            found.append(Finding(code="leg-of-another-run", message=message))
+        now = _digests(run_dir, run.leg.name)
+        for name in sorted(now.keys() | run.digests.keys()):
+            if now.get(name) != run.digests.get(name):
+                message = f"{run.leg.name}/{name} is not the file that the leg left"
+                found.append(Finding(code="leg-changed", message=message))
+    return tuple(found)
+
+
+def _digests(run_dir: Path, leg: str) -> dict[str, str]:
+    found = {}
+    for name in (EFFECTIVE_NAME, OUTPUTS_NAME):
+        # What cannot be read broke the leg already, or shows as a difference.
+        with contextlib.suppress(MediaError):
+            found[name] = sha256_bytes(read_contained(run_dir, f"{leg}/{name}"))
+    return found
 
 
 def device_findings(legs: tuple[LegRun, ...]) -> tuple[Finding, ...]:

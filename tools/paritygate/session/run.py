@@ -23,11 +23,13 @@ from paritygate.records.store import write_text_atomic
 from paritygate.runners import preflight
 from paritygate.runners.devices import cpu_profile
 from paritygate.runners.leg import Latents
-from paritygate.runners.preflight import PreflightReport
+from paritygate.runners.problems import PreflightReport
+from paritygate.runners.problems import lines as problem_lines
 from paritygate.session import folders, provenance
 from paritygate.session.conclude import Run, conclude, without_hardware
+from paritygate.session.history import earlier_record
 from paritygate.session.latents import shared_latents
-from paritygate.session.legs import LegRun, Setting, joined, read_legs, run_one
+from paritygate.session.legs import LegRun, Setting, joined, read_legs, refuse_used_leg, run_one
 from paritygate.session.progress import Progress, Watcher, silent
 
 #: Verdict -> exit code, where the verdict alone decides.
@@ -63,10 +65,13 @@ def run_case(
         progress: told what happens.
 
     Raises:
+        UsageError: for a run id that is unusable or used.
         ManifestError: for a bad gate file, before anything runs.
         PreflightError: when something other than the hardware is missing; every problem is listed.
         ArtifactError: when the run directory cannot be written.
     """
+    if run_id is not None:
+        folders.refuse_used(project, case, run_id)
     report = preflight_case(case, project, registries, progress=progress)
     run = _begin(case, project, report, in_ci=in_ci, run_id=run_id)
     if report.hardware_missing:
@@ -93,13 +98,14 @@ def run_leg_apart(
     """Run one leg into the run directory ``run_id``, which the legs of the run share.
 
     Raises:
-        UsageError: for a leg that the case does not have, or an unusable run id.
+        UsageError: for a leg that the case does not have or the run has already, or an unusable run id.
         PreflightError: when something that this leg needs is missing.
-        ArtifactError: when the run has this leg already, or its directory cannot be written.
+        ArtifactError: when the run directory cannot be written.
     """
     if name not in {leg.name for leg in case.legs}:
         known = ", ".join(leg.name for leg in case.legs)
         raise UsageError(f"{case.id} has no {name} leg", hint=f"its legs are: {known}")
+    refuse_used_leg(case, folders.run_folder(project, case, run_id), name)
     report = preflight_case(case, project, registries, only=name, progress=progress)
     run = _begin(case, project, report, in_ci=False, run_id=run_id, shared=True)
     _require(report)
@@ -108,12 +114,12 @@ def run_leg_apart(
 
 
 def compare_run(case: Case, project: Project, *, run_id: str, in_ci: bool, progress: Watcher = silent) -> RunRecord:
-    """Compare and judge the legs that the run directory ``run_id`` holds; the record is written anew.
+    """Compare and judge the legs that the run directory ``run_id`` holds; an earlier record and comparison are kept.
 
-    The record speaks of where and when the legs ran, not of where they were compared.
+    The record speaks of where and when the legs ran, not of where they were compared, and names the earlier ones.
 
     Raises:
-        UsageError: when a leg is missing.
+        UsageError: when a leg is missing or incomplete.
         ManifestError: for a bad gate file.
         ArtifactError: when a file of the run is damaged or cannot be written.
     """
@@ -128,6 +134,7 @@ def compare_run(case: Case, project: Project, *, run_id: str, in_ci: bool, progr
         folder=folder,
         in_ci=in_ci,
         clock_s=time.monotonic() - before_s,
+        earlier=earlier_record(folder),
     )
     return conclude(run, legs, shared_latents(case, run.items, folder), watch=progress)
 
@@ -181,7 +188,7 @@ def _begin(
         _require(report)
     clock_s = time.monotonic()
     folder = folders.make_run(project, case, run_id=run_id, shared=shared)
-    write_text_atomic(folder / "preflight.json", dumps(report))
+    write_text_atomic(folder / folders.PREFLIGHT_NAME, dumps(report))
     notes = {"preflight_notes": list(report.notes)} if report.notes else {}
     setting = Setting(
         contract=_contract(case),
@@ -218,7 +225,7 @@ def _require(report: PreflightReport) -> None:
     """
     if report.problems:
         count = "1 problem" if len(report.problems) == 1 else f"{len(report.problems)} problems"
-        lines = [f"{report.case} cannot run here: {count}", *preflight.lines(report)]
+        lines = [f"{report.case} cannot run here: {count}", *problem_lines(report)]
         raise PreflightError("\n".join(lines))
 
 
