@@ -96,7 +96,7 @@ class Problem:
         """A GitHub Actions workflow command that annotates the line."""
 
         def escape(text: str, *, attribute: bool = False) -> str:
-            text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+            text = printable(text).replace("%", "%25")
             return text.replace(":", "%3A").replace(",", "%2C") if attribute else text
 
         body = self.message + (f"; {self.hint}" if self.hint else "")

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
+ROOT = Path(__file__).resolve().parents[3]
 TITLE = 'Says "hi" for $0, ${HOME}, `date`, 100 % - it\'s\na test 🎉 </script> : # \\'
 
 
@@ -44,6 +45,15 @@ def test_every_step_is_valid_by_the_vendored_schema(full: Any, schema: dict[str,
         for group in yaml.safe_load(full.files()[f".buildkite/accuracy-{lane}.yml"])["steps"]:
             for step in group["steps"]:
                 assert step_errors(step, schema) == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".buildkite").glob("accuracy-*.yml")), ids=lambda path: path.name)
+def test_the_pipelines_of_this_repository_are_valid_by_the_vendored_schema(path: Path, schema: dict[str, Any]) -> None:
+    pipeline = yaml.safe_load(path.read_text("utf-8"))
+    assert [error.message for error in jsonschema.Draft7Validator(schema).iter_errors(pipeline)] == []
+    steps = [step for group in pipeline["steps"] for step in group["steps"]]
+    assert steps
+    assert [error for step in steps for error in step_errors(step, schema)] == []
 
 
 def test_the_schema_tool_accepts_the_files(full: Any, tmp_path: Path) -> None:
@@ -92,7 +102,7 @@ def test_texts_come_out_of_the_upload_as_meant(full: Any) -> None:
     assert steps["texts"]["label"] == expected
     assert steps["two"]["group"] == "Group ${X} & 'co' 🎉"
     lines = steps["texts"]["command"].split("\n")
-    assert lines[-4:-2] == ['export X="${Y:-$(date)}" # 🎉', "echo '$$' \"`date`\""]
+    assert lines[-5:-3] == ['export X="${Y:-$(date)}" # 🎉', "echo '$$' \"`date`\""]
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,27 @@ def test_a_folder_in_the_way_is_one_message(workshop: Any) -> None:
         assert (done.returncode, f"cannot read {NIGHTLY}" in done.stderr) == (2, True)
 
 
+def test_a_project_without_a_case_is_told_that_there_is_nothing_to_generate(workshop: Any) -> None:
+    for arguments in ([], ["--check"]):
+        done = call(workshop.root, *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "note: no case, nothing to generate\n")
+
+
+def test_mended_means_that_something_was(workshop: Any) -> None:
+    workshop.case("one")
+    assert [json.loads(call(workshop.root, "--json").stdout)["mended"] for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--check"]], ids=["generate", "check"])
+def test_a_link_is_no_generated_file(workshop: Any, arguments: list[str]) -> None:
+    workshop.case("one")
+    call(workshop.root)
+    (workshop.root / NIGHTLY).rename(workshop.root / "elsewhere.yml")
+    (workshop.root / NIGHTLY).symlink_to(workshop.root / "elsewhere.yml")
+    done = call(workshop.root, *arguments)
+    assert (done.returncode, f"{NIGHTLY} is a link" in done.stderr) == (2, True)
+
+
 def test_generating_loads_no_array_library(workshop: Any) -> None:
     workshop.case("one")
     program = (

@@ -18,7 +18,7 @@ from paritygate.manifest.project import find_project
 
 SHELLS = {"bash": ["/bin/bash", "-e", "-c"], "sh": ["/bin/sh", "-e", "-c"]}
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
-GREEN = 'printf "%s\\n" "$@" > arguments.txt; echo "${SET_BEFORE-}" > seen.txt\n'
+GREEN = 'printf "%s\\n" "$@" > arguments.txt; echo "${SET_BEFORE-} ${PYTEST_ADDOPTS-unset}" > seen.txt\n'
 
 
 def script(workshop: Any, setup: list[str]) -> str:
@@ -60,7 +60,7 @@ def run(tmp_path: Path, command: str, *, shell: str, pytest_body: str) -> int:
 def test_pytest_gets_exactly_one_node_its_marks_and_the_expected_count(
     tmp_path: Path, workshop: Any, shell: str
 ) -> None:
-    command = script(workshop, ["export SET_BEFORE='a $b'"])
+    command = script(workshop, ["export SET_BEFORE='a $b'", "export PYTEST_ADDOPTS=--collect-only"])
     assert run(tmp_path, command, shell=shell, pytest_body=GREEN) == 0
     assert (tmp_path / "agent/arguments.txt").read_text().splitlines() == [
         "cases/test_accuracy.py::test_accuracy[one]",
@@ -68,7 +68,7 @@ def test_pytest_gets_exactly_one_node_its_marks_and_the_expected_count(
         *("--paritygate-expect", "1"),
         *("--junitxml", "artifacts/one.junit.xml"),
     ]
-    assert (tmp_path / "agent/seen.txt").read_text() == "a $b\n"
+    assert (tmp_path / "agent/seen.txt").read_text() == "a $b unset\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -94,6 +94,12 @@ def test_init_keeps_what_is_there_and_says_so(empty: Path, run: Callable[..., Ou
     assert {path: path.read_bytes() for path in empty.rglob("*") if path.is_file()} == before
 
 
+def test_init_does_not_take_a_folder_for_the_file_of_that_name(empty: Path, run: Callable[..., Outcome]) -> None:
+    (empty / "paritygate.yaml").mkdir()
+    outcome = run("init")
+    assert (outcome.code, "paritygate.yaml is a folder" in outcome.err, "kept" in outcome.out) == (2, True, False)
+
+
 def test_init_inside_a_project_is_refused(
     project: Path, run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +159,26 @@ def test_validate_counts_cases_variants_and_files(project: Path, run: Callable[.
     )
     assert run("validate").out == "ok: 2 cases, 2 variants, 2 files\n"
     assert run("validate", "cases/one.case.yaml").out == "ok: 1 case, 0 variants, 1 file\n"
+
+
+def test_validate_of_a_file_that_is_no_manifest_says_so(project: Path, run: Callable[..., Outcome]) -> None:
+    (project / "cases" / "some.py").write_text("", encoding="utf-8")
+    outcome = run("validate", "cases/some.py")
+    assert (outcome.code, "cases/some.py is not a *.case.yaml" in outcome.err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("validate",), ("validate", "--format", "github"), ("show", "one")], ids=" ".join)
+def test_a_manifest_cannot_command_the_terminal(
+    words: tuple[str, ...], project: Path, run: Callable[..., Outcome]
+) -> None:
+    broken = "" if words[0] == "show" else "claim: native\n"
+    title = 'title: "\\e[2J\\u202Ea\\x9bb"\n'
+    (project / "cases" / "one.case.yaml").write_text(f"{CASE}{title}{broken}", encoding="utf-8")
+    (project / "cases" / "x\x1b[2J\n::error::\u202e.case.yaml").write_text("{", encoding="utf-8")
+    outcome = run(*words)
+    shown = (outcome.out + outcome.err).replace("\n", "")
+    assert shown.isprintable(), shown
+    assert not any(line.startswith("::error::") for line in outcome.out.splitlines())
 
 
 def test_the_three_formats_tell_the_same_problems(project: Path, run: Callable[..., Outcome]) -> None:

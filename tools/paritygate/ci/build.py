@@ -23,6 +23,8 @@ _STRICT = ("set -eu", "if (set -o pipefail) 2>/dev/null; then set -o pipefail; f
 #: Whatever a setup line does, a script that ends before the test command is red.
 _GUARD = """trap 'case $? in 0) echo "the setup ended the script before the test" >&2; exit 1 ;; esac' EXIT"""
 _UNGUARD = "trap - EXIT"
+#: What the agent or a setup line leaves there could turn the test command into one that tests nothing.
+_OWN_WORDS = "unset PYTEST_ADDOPTS"
 _BACKSLASHED_DOLLAR = re.compile(r"\\+\$")
 
 
@@ -68,7 +70,7 @@ def _script(case: Case, project: Project, preset: Preset) -> str:
         f"--junitxml {shlex.quote(_junit(case, project))}"
     )
     setup = (*preset.hardware.setup, *case.ci.setup)
-    return "\n".join((*_STRICT, _GUARD, *setup, _UNGUARD, command))
+    return "\n".join((*_STRICT, _GUARD, *setup, _UNGUARD, _OWN_WORDS, command))
 
 
 def _junit(case: Case, project: Project) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def generate(project: Project, loaded: Loaded, registries: Registries) -> Genera
         by_lane[step.lane.name].append(step)
     folder = Path(project.buildkite)
     files: dict[Path, str] = {}
-    notes: list[str] = []
+    notes = [] if steps else ["no case, nothing to generate"]
     for name, members in sorted(by_lane.items()):
         path = folder / registries.lanes[name].file
         files[path] = _lane_text(project, registries.lanes[name], members)
@@ -83,11 +84,14 @@ def compare(project: Project, files: Mapping[Path, str]) -> tuple[Drift, ...]:
     """Every difference between what should exist and what does, sorted by path.
 
     Raises:
-        UsageError: when something that is no readable file has the name of a generated one.
+        UsageError: when something that is no readable file, or a link, has the name of a generated one.
     """
     drifts = []
     for path, text in files.items():
         full = project.root / path
+        if os.path.islink(full):  # noqa: PTH114 - Path.is_symlink raises where the folder cannot be read
+            hint = f"replace it with a file: remove it, then run: {COMMAND}"
+            raise UsageError(f"{path.as_posix()} is a link, which an upload need not follow", hint=hint)
         present = _read(full, name=path.as_posix())
         if present == text:
             continue
@@ -107,8 +111,8 @@ def apply(project: Project, files: Mapping[Path, str], drifts: Sequence[Drift]) 
     """Mend every drift: write changed and missing files, remove stale ones; nothing else is touched.
 
     Raises:
-        UsageError: when a file that a person wrote is in the way; nothing is changed then.
-        ArtifactError: when a file cannot be written or removed.
+        UsageError: when a file that a person wrote is in the way, and nothing is changed; or when a file cannot be
+            written or removed.
     """
     foreign = [drift.path for drift in drifts if drift.kind == "foreign"]
     if foreign:
@@ -117,13 +121,22 @@ def apply(project: Project, files: Mapping[Path, str], drifts: Sequence[Drift]) 
             hint="rename it, or delete it and generate again",
         )
     for drift in drifts:
-        if drift.kind != "stale":
-            write_text_atomic(project.root / drift.path, files[Path(drift.path)])
-            continue
-        try:
-            (project.root / drift.path).unlink()
-        except OSError as error:
-            raise ArtifactError(f"cannot remove {drift.path}: {error.strerror}", hint="remove it by hand") from error
+        _mend(project, drift, files)
+
+
+def _mend(project: Project, drift: Drift, files: Mapping[Path, str]) -> None:
+    path, is_stale = project.root / drift.path, drift.kind == "stale"
+    try:
+        if is_stale:
+            path.unlink()
+        else:
+            write_text_atomic(path, files[Path(drift.path)])
+    except (OSError, ArtifactError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        raise UsageError(
+            f"cannot {'remove' if is_stale else 'write'} {drift.path}: {getattr(cause, 'strerror', None) or cause}",
+            hint=f"check the permissions of {project.buildkite}/ and the space on its disk, then run: {COMMAND}",
+        ) from error
 
 
 def _lane_text(project: Project, lane: Lane, steps: Sequence[Step]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from paritygate.ci.generate import COMMAND, Drift, apply, compare, generate
-from paritygate.errors import DriftError, ManifestError
+from paritygate.errors import DriftError, ManifestError, printable
 from paritygate.manifest.index import load_project
 from paritygate.manifest.project import find_project
 
@@ -27,7 +27,8 @@ def command() -> None:
 def generate_command(*, check: bool, as_json: bool) -> int:
     """Write one pipeline per lane, and the sources of each step, beside the registries.
 
-    Exit codes: 0 as generated; 1 drift (with --check); 2 problems in manifests or registries.
+    Exit codes: 0 as generated; 1 drift (with --check); 2 problems in manifests or registries, or a file that cannot be
+    read or written.
     """
     try:
         result, drifts = _generate(check=check)
@@ -55,7 +56,7 @@ def _generate(*, check: bool) -> tuple[dict[str, Any], tuple[Drift, ...]]:
     touched = {drift.path for drift in drifts}
     result = {
         "drift": [{"path": drift.path, "kind": drift.kind, "diff": drift.diff} for drift in drifts],
-        "mended": not check,
+        "mended": bool(drifts) and not check,
         "unchanged": sorted(path.as_posix() for path in files if path.as_posix() not in touched),
         "notes": notes,
     }
@@ -64,12 +65,13 @@ def _generate(*, check: bool) -> tuple[dict[str, Any], tuple[Drift, ...]]:
 
 def _print(result: dict[str, Any], drifts: tuple[Drift, ...], *, check: bool) -> None:
     for drift in drifts:
-        click.echo(drift.diff if check else f"{_VERBS[drift.kind]} {drift.path}", nl=not check)
+        text = printable(drift.diff, lines=True) if check else f"{_VERBS[drift.kind]} {printable(drift.path)}"
+        click.echo(text, nl=not check)
     for path in result["unchanged"]:
-        click.echo(f"as generated: {path}")
+        click.echo(f"as generated: {printable(path)}")
     for note in result["notes"]:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {printable(note)}", err=True)
 
 
 def _json(data: dict[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False, indent=2)
+    return json.dumps(data, indent=2)

@@ -25,8 +25,10 @@ def write_new(path: Path, text: str) -> bool:
     """Write a file that does not exist yet; False when it does.
 
     Raises:
-        UsageError: when the folder cannot be made or written.
+        UsageError: when the folder cannot be made or written, or a folder has the name of the file.
     """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, and a file of that name is needed", hint="rename the folder")
     if os.path.lexists(path):
         return False
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from paritygate.cli.project import open_project
+from paritygate.errors import printable
 from paritygate.manifest.case import Case
 from paritygate.manifest.contract import contract
 from paritygate.manifest.index import load_nodes
@@ -33,7 +34,7 @@ def command(*, case: str, as_json: bool) -> int:
     opened = open_project()
     shown = [(one, _node(load_nodes(opened.project, one.manifest), one)) for one in opened.cases(case)]
     if as_json:
-        click.echo(json.dumps([_data(one, node) for one, node in shown], indent=2, ensure_ascii=False))
+        click.echo(json.dumps([_data(one, node) for one, node in shown], indent=2))
     else:
         click.echo("\n---\n".join("\n".join(_lines(one, node)) for one, node in shown))
     return 0
@@ -88,7 +89,7 @@ def _entry(head: str, value: Any, pointer: Pointer, indent: int, document: Locat
     else:
         origin = _origin(document, pointer)
         place = origin.rpartition(":")[0] or origin
-        yield f"{f'{head} {_scalar(value)}':<{_COMMENT_COLUMN}}  # {place}"
+        yield f"{f'{head} {_scalar(value)}':<{_COMMENT_COLUMN}}  # {printable(place)}"
 
 
 def _origin(document: Located, pointer: Pointer) -> str:
@@ -102,4 +103,5 @@ def _scalar(value: Any) -> str:
     """A value as YAML on one line; JSON is YAML, so everything unusual is JSON."""
     if isinstance(value, str) and _BARE.match(value) and resolve(value) == value:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import click
 
-from paritygate.errors import ExitCode, ManifestError, Problem
+from paritygate.errors import ExitCode, ManifestError, Problem, printable
 from paritygate.manifest.index import load_project
 from paritygate.manifest.project import PROJECT_FILE, Project, find_project
 from paritygate.manifest.rules.table import summaries
@@ -43,7 +43,7 @@ def command(*, paths: tuple[Path, ...], form: Literal["text", "json", "github"],
         click.echo(_json(result))
     else:
         for problem in result.problems:
-            click.echo(problem.github() if form == "github" else problem.text())
+            click.echo(problem.github() if form == "github" else printable(problem.text()))
         click.echo(_summary(result))
     return int(ExitCode.USAGE if result.problems else ExitCode.OK)
 
@@ -89,4 +89,4 @@ def _json(result: _Result) -> str:
         "files": result.files,
         "problems": [problem.data() for problem in result.problems],
     }
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return json.dumps(data, indent=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -42,19 +43,20 @@ def discover(project: Project, only: Sequence[Path] = ()) -> Listing:
     Hidden folders and linked folders are not searched.
 
     Raises:
-        UsageError: when one of ``only`` does not exist or lies outside the project.
+        UsageError: when one of ``only`` does not exist, lies outside the project or is no file of ours.
     """
     found: list[Found] = []
     problems: list[Problem] = []
     starts = [start for path in only for start in _starts(project, path)] if only else project.cases
     for start in starts:
         full = project.root / start
-        if full.is_dir() and not full.resolve().is_relative_to(project.root):
+        is_folder = os.path.isdir(full)  # noqa: PTH112 - Path.is_dir raises where a folder above cannot be read
+        if is_folder and not full.resolve().is_relative_to(project.root):
             problems.append(Problem(start, 1, 1, "file", "the link leads out of the project", "name a folder of it"))
-        elif full.is_dir() and not start.endswith((CASE_SUFFIX, GATE_SUFFIX)):
-            found += _walk(str(full), f"{start}/" if start != "." else "")
-        elif os.path.lexists(full):
-            found.append(Found(start, full.is_file() and not full.is_symlink()))
+        elif is_folder and not start.endswith((CASE_SUFFIX, GATE_SUFFIX)):
+            found += _walk(str(full), f"{start}/" if start != "." else "", problems)
+        else:
+            found += _single(full, start, problems)
     unique = sorted(set(found))
     cases = tuple(file for file in unique if file.path.endswith(CASE_SUFFIX))
     gates = tuple(file for file in unique if file.path.endswith(GATE_SUFFIX))
@@ -71,27 +73,47 @@ def _starts(project: Project, only: Path) -> list[str]:
     if not os.path.lexists(full):
         raise UsageError(f"there is no file or folder {only}", hint="check the path")
     relative = full.relative_to(project.root).as_posix()
-    if full.is_dir() or not relative.endswith((CASE_SUFFIX, GATE_SUFFIX)):
+    if os.path.isdir(full) or relative.endswith(tuple(_MISNAMED)):  # noqa: PTH112 - as above
         return [relative]
+    if not relative.endswith((CASE_SUFFIX, GATE_SUFFIX)):
+        raise UsageError(f"{only} is not a *{CASE_SUFFIX}", hint="name a manifest, or a folder of manifests")
     # A manifest and its gate file are checked together, whichever was named.
     stem = relative.removesuffix(CASE_SUFFIX).removesuffix(GATE_SUFFIX)
     return [name for name in (stem + CASE_SUFFIX, stem + GATE_SUFFIX) if os.path.lexists(project.root / name)]
 
 
-def _walk(folder: str, prefix: str) -> Iterator[Found]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = _printable(entry.name)
-            if name.endswith((CASE_SUFFIX, GATE_SUFFIX)):
-                yield Found(prefix + name, entry.is_file(follow_symlinks=False))
-            elif entry.is_dir(follow_symlinks=False):
-                if not name.startswith(".") and name != "__pycache__":
-                    yield from _walk(entry.path, f"{prefix}{name}/")
-            elif name.endswith(tuple(_MISNAMED)):
-                yield Found(prefix + name, is_plain=True)
+def _single(full: Path, path: str, problems: list[Problem]) -> Iterator[Found]:
+    try:
+        yield Found(path, stat.S_ISREG(full.lstat().st_mode))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        problems.append(_unreadable(path, error))
 
 
-def _printable(name: str) -> str:
+def _walk(folder: str, prefix: str, problems: list[Problem]) -> Iterator[Found]:
+    try:
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+    except OSError as error:
+        problems.append(_unreadable(prefix.rstrip("/") or ".", error))
+        return
+    for entry in listed:
+        name = _decoded(entry.name)
+        if name.endswith((CASE_SUFFIX, GATE_SUFFIX)):
+            yield Found(prefix + name, entry.is_file(follow_symlinks=False))
+        elif entry.is_dir(follow_symlinks=False):
+            if not name.startswith(".") and name != "__pycache__":
+                yield from _walk(entry.path, f"{prefix}{name}/", problems)
+        elif name.endswith(tuple(_MISNAMED)):
+            yield Found(prefix + name, is_plain=True)
+
+
+def _unreadable(path: str, error: OSError) -> Problem:
+    return Problem(path, 1, 1, "file", f"the folder cannot be read: {error.strerror}", "check its permissions")
+
+
+def _decoded(name: str) -> str:
     """A file name as text that can be printed; one that is not UTF-8 then leads to no file, which is reported."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

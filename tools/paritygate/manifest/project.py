@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def find_project(start: Path) -> Project:
     start = start.resolve()
     for folder in (start, *start.parents):
         path = folder / PROJECT_FILE
-        if path.exists() or path.is_symlink():
+        if os.path.lexists(path):
             return _read(folder, path)
     raise UsageError(f"no {PROJECT_FILE} in {start} or above it", hint="run: paritygate init")
 

@@ -185,8 +185,12 @@ def _read(project: Project, name: Literal["hardware", "lanes", "sources"], probl
     """The sound document of a registry, or None with its problems noted."""
     display = f"{project.buildkite}/{name}.yml"
     path = project.root / display
-    if not path.exists() and not path.is_symlink():
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:  # reading it says why
+        pass
     try:
         document = load_yaml(path, display=display, root=project.root)
     except ManifestError as error:

@@ -107,8 +107,11 @@ def missing_source(path: str, root: Path) -> str | None:
     A prefix that ends with a slash is a folder; another is a file, a folder or the start of their names.
     """
     full = root / path
-    if path.endswith("/"):
-        return None if full.is_dir() else f"there is no folder {path!r}"
-    if full.exists() or (full.parent.is_dir() and any(p.name.startswith(full.name) for p in full.parent.iterdir())):
-        return None
+    try:
+        if path.endswith("/"):
+            return None if full.is_dir() else f"there is no folder {path!r}"
+        if full.exists() or (full.parent.is_dir() and any(p.name.startswith(full.name) for p in full.parent.iterdir())):
+            return None
+    except OSError as error:
+        return f"the path {path!r} cannot be read: {error.strerror}"
     return f"no path starts with {path!r}"

@@ -8,6 +8,7 @@ for ``paritygate.yaml`` above their root. ``outcomes`` is the arithmetic, ``watc
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Generator
 from contextlib import nullcontext
 from pathlib import Path
@@ -135,7 +136,8 @@ def _announcer(config: pytest.Config, *, aloud: bool) -> Callable[[object], obje
 
 
 def _in_project(folder: Path) -> bool:
-    return any((above / "paritygate.yaml").is_file() for above in (folder, *folder.parents))
+    # Path.is_file raises for a folder that cannot be read, and there may be one above any project.
+    return any(os.path.isfile(above / "paritygate.yaml") for above in (folder, *folder.parents))  # noqa: PTH113
 
 
 def _count(text: str) -> int:
