@@ -23,16 +23,15 @@ from onnx import numpy_helper
 from paritygate.gates.files import load_gate
 from paritygate.gates.judge import judge
 from paritygate.manifest.case import Case, Leg
-from paritygate.manifest.contract import contract
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.project import Project, find_project
 from paritygate.manifest.registries import load_registries
 from paritygate.manifest.suite import items
 from paritygate.records.canonical import sha256_file
+from paritygate.records.codec import dumps, loads
 from paritygate.records.model import RunRecord, Status, Verdict
-from paritygate.runners.devices import cpu_profile
 from paritygate.session.latents import shared_latents
-from paritygate.session.legs import run_one
+from paritygate.session.legs import LegRun, run_one
 from paritygate.session.progress import silent
 from paritygate.session.run import compare_run, run_leg_apart
 
@@ -62,6 +61,10 @@ class Bench:
         """Record and report of a run with ``leg`` in place of the declared candidate."""
         runs, suite = Path(self.project.artifacts) / self.case.id, items(self.case)
         folder = Path(shutil.copytree(runs / "reference", runs / name))
+        # The copy is the reference leg of this run: a leg of another run would make it invalid.
+        ran = loads((folder / "reference" / "leg.json").read_bytes(), LegRun)
+        own = dumps(msgspec.structs.replace(ran, run_id=name))
+        (folder / "reference" / "leg.json").write_text(own, encoding="utf-8")
         latents = shared_latents(self.case, suite, folder)
         before(folder)
         run_one(
@@ -71,8 +74,7 @@ class Bench:
             run_dir=folder,
             model_dir=FOLDER / "model",
             latents=latents,
-            contract=contract(self.case),
-            profile=cpu_profile(),
+            setting=ran.setting,
             watch=silent,
         )
         record = compare_run(self.case, self.project, run_id=name, in_ci=False)
