@@ -133,10 +133,13 @@ def private_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def write_evidence(folder: Path, *, case: str, contract: str) -> str:
-    """Commit the record of one perfect run on a processor beside a manifest; returns the digest for its gate."""
+def write_evidence(folder: Path, *, case: str, contract: str, shown: tuple[str, ...] = ()) -> str:
+    """Commit the record of one perfect run on a processor beside a manifest; returns the digest for its gate.
+
+    ``shown``: the exact items that were equal, which the gate must list.
+    """
     profile = DeviceProfile(platform="linux", sku="CPU", cards=0, arch="any", name="any")
-    exact = tuple(ExactResult(name=name, status="equal", detail="") for name in ("initial_latents", "token_ids"))
+    exact = tuple(ExactResult(name=name, status="equal", detail="") for name in shown)
     perfect = MeasurementResult(
         id="output.psnr_db.min", metric="psnr_db", aggregate="min", pixels="stored", unit="dB", direction="higher",
         value=Real("inf"), typical=Real("inf"), worst_item="000/0", values={"000/0": Real("inf")},

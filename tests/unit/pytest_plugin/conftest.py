@@ -110,6 +110,7 @@ contract: {contract}
 profiles:
   - device: {{sku: CPU}}
     status: {status}
+    exact: []
     bounds:
       - {{measurement: output.psnr_db.min, at_least: 30}}
     evidence: {evidence}

@@ -113,7 +113,8 @@ class Demo:
 
     def gate(self, *, status: str, contract: str) -> None:
         selected = "selected: {by: someone, on: 2026-12-01, reason: a test}" if status == "accepted" else ""
-        evidence = self.parts.write_evidence(self.root / "cases", case="demo", contract=contract)
+        shown = ("initial_latents", "token_ids")
+        evidence = self.parts.write_evidence(self.root / "cases", case="demo", contract=contract, shown=shown)
         text = GATE.format(contract=contract, status=status, selected=selected, evidence=evidence)
         (self.root / "cases" / "demo.gate.yaml").write_text(text)
 
