@@ -69,11 +69,12 @@ def degenerate(pixels: NDArray[np.uint8]) -> str:
     if not np.ptp(flat, axis=0).any():
         return f"one constant colour ({', '.join(f'{value:g}' for value in flat[0])})"
     deviation = flat.std(axis=0)
-    if deviation.max() > _FLAT_STD_LIMIT:
+    largest = float(np.max(deviation))
+    if largest > _FLAT_STD_LIMIT:
         return ""
     outliers = np.mean(np.abs(flat - np.median(flat, axis=0)) > 1.0, axis=0)
     nearly = (deviation < FLAT_STD_LEVELS) | (outliers < FLAT_OUTLIER_SHARE)
-    return f"nearly constant (standard deviation {deviation.max():.2g} of 255 levels)" if nearly.all() else ""
+    return f"nearly constant (standard deviation {largest:.2g} of 255 levels)" if nearly.all() else ""
 
 
 def _verified(directory: Path, path: str, sha256: str | None) -> bytes:
