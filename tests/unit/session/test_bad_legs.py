@@ -182,3 +182,13 @@ def test_an_output_that_shares_its_file_with_the_reference_is_no_output(gated):
     code, result = demo.run()
     assert (code, result["status"]) == (1, "invalid")
     assert "has more than one name" in json.dumps(result["reasons"])
+
+
+@pytest.mark.parametrize("spoil", ["os.mkfifo('log.txt')", "os.symlink('/dev/zero', 'log.txt')", "os.mkdir('log.txt')"])
+def test_a_broken_leg_whose_log_is_no_plain_file_is_reported_without_it(gated, spoil):
+    demo, accept = gated
+    demo.adapter("candidate", f"def run(job, writer):\n    os.unlink('log.txt')\n    {spoil}\n    os._exit(3)")
+    accept()
+    code, result = demo.run()
+    assert (code, result["status"]) == (4, "error")
+    assert "the log cannot be read" in (demo.folder(result) / "report.md").read_text()

@@ -156,6 +156,19 @@ def test_a_disk_that_fills_up_after_the_legs_is_one_message_and_loses_nothing(de
     assert (code, result["status"]) == (3, "unvalidated")
 
 
+def test_a_file_that_the_system_refuses_to_let_grow_is_one_message_with_its_fix(demo):
+    code = (
+        "import resource, sys; from paritygate.cli.main import main; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048)); main(sys.argv[1:])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "run", "demo"], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "latents.npy: File too large" in done.stdout
+    assert "fix: free space" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not [path for path in demo.root.glob("artifacts/demo/*/shared/*") if path.is_file()]
+
+
 def test_the_report_can_be_rendered_again_from_the_record(demo):
     _, result = demo.run()
     report = demo.folder(result) / "report.md"
