@@ -32,6 +32,11 @@ def build(root: Path, cases: int) -> tuple[Path, Path]:
     empty.mkdir()
     (empty / "test_accuracy.py").write_text(EMPTY.format(cases=cases), encoding="utf-8")
     write_project(project, cases, folder=lambda index: f"case_{index:05d}")
+    for manifest in project.rglob("*.case.yaml"):
+        # What `paritygate new` writes beside a manifest, and what a gate rests on.
+        (manifest.parent / "README.md").write_text("# A case\n", encoding="utf-8")
+        (manifest.parent / "evidence").mkdir()
+        (manifest.parent / "evidence" / "20261130T000000.000000Z-000000.json").write_text("{}\n", encoding="utf-8")
     return empty, project
 
 

@@ -101,7 +101,50 @@ def test_without_the_plugin_no_case_can_look_checked(three_cases, inner_pytest) 
     assert inner_pytest(three_cases.root, "-q", "--paritygate-expect", "1", plugins=()).status == 4
 
 
-def test_case_folders_do_not_hide_tests_beside_a_case(three_cases) -> None:
-    three_cases.write("accuracy/cpu-a/test_beside.py", "def test_beside():\n    pass\n")
+@pytest.mark.parametrize("folder", ["", "deep/er/"])
+def test_case_folders_do_not_hide_tests_beside_a_case(three_cases, folder: str) -> None:
+    three_cases.write(f"accuracy/cpu-a/{folder}test_beside.py", "def test_beside():\n    pass\n")
+    three_cases.write("accuracy/cpu-b/test_text.txt", ">>> 1\n1\n")
     run = three_cases.pytest("-q", "--collect-only", "-m", "not accuracy")
-    assert "accuracy/cpu-a/test_beside.py::test_beside" in run.out, run.out
+    assert f"accuracy/cpu-a/{folder}test_beside.py::test_beside" in run.out, run.out
+    assert "accuracy/cpu-b/test_text.txt::test_text.txt" in run.out, run.out
+
+
+COLLECTOR = """
+import pytest
+
+class Text(pytest.File):
+    def collect(self):
+        yield Item.from_parent(self, name="read")
+
+class Item(pytest.Item):
+    def runtest(self):
+        pass
+
+def pytest_collect_file(file_path, parent):
+    if file_path.suffix == ".md":
+        return Text.from_parent(parent, path=file_path)
+"""
+
+
+@pytest.mark.parametrize("how", ["conftest", "--doctest-glob=*.md"])
+def test_case_folders_do_not_hide_the_texts_that_others_make_tests_of(three_cases, how: str) -> None:
+    three_cases.write("accuracy/cpu-a/README.md", ">>> 1\n1\n")
+    if how == "conftest":
+        three_cases.write("accuracy/conftest.py", COLLECTOR)
+    run = three_cases.pytest("-q", "--collect-only", "-m", "not accuracy", *[how] * (how != "conftest"))
+    assert "accuracy/cpu-a/README.md::" in run.out, run.out
+
+
+def test_pytest_makes_no_collector_for_a_case_folder_with_its_readme_and_evidence(three_cases) -> None:
+    for name in ("cpu-a", "cpu-b", "gpu"):
+        three_cases.write(f"accuracy/{name}/README.md", "What it shows.\n")
+        three_cases.write(f"accuracy/{name}/evidence/1.json", "{}\n")
+    seen = three_cases.root / "seen.txt"
+    hook = f"def pytest_collect_directory(path):\n    print(path.name, file=open({str(seen)!r}, 'a'))\n"
+    three_cases.write("conftest.py", hook)
+    assert three_cases.pytest("-q", "--collect-only").status == 0
+    assert not {"cpu-a", "cpu-b", "gpu"} & set(seen.read_text().split())
+    three_cases.write("accuracy/cpu-a/evidence/test_it.py", "")
+    assert three_cases.pytest("-q", "--collect-only").status == 0
+    assert {"cpu-a", "cpu-b", "gpu"} & set(seen.read_text().split()) == {"cpu-a"}

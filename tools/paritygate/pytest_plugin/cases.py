@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from paritygate.manifest.registries import Registries, load_registries
 from paritygate.pytest_plugin.watch import Target
 
 _CASE_FILES = (CASE_SUFFIX, GATE_SUFFIX)
+#: What pytest itself can make tests of, and the plugins of it that do.
+_TEST_FILES = (".py", ".txt", ".rst")
+_PYTEST_COLLECTORS = frozenset({"python", "doctest"})
 
 
 def register_marks(config: pytest.Config, registries: Registries) -> None:
@@ -39,22 +43,45 @@ def enter_project(config: pytest.Config) -> None:
     """
     with suppress(ParitygateError):
         register_marks(config, load_registries(find_project(config.rootpath)))
-    config.pluginmanager.register(CaseFolders(), "paritygate-case-folders")
+    config.pluginmanager.register(CaseFolders(config), "paritygate-case-folders")
 
 
 class CaseFolders:
-    """Saves pytest a collector for every case folder: a thousand of them cost more than their cases."""
+    """Saves pytest the collectors of case folders and of what lies in them: a thousand cost more than their cases."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._has_text_tests = bool(config.getoption("doctestglob", default=None))
+        self._collectors = config.hook.pytest_collect_file
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """True for case files, and for a folder that holds nothing else: there is no test in it."""
+        """True for case files, and for a folder with one that holds nothing which could be a test."""
         try:
             with os.scandir(collection_path) as entries:
-                names = [entry.name for entry in entries]
+                listed = list(entries)
         except NotADirectoryError:
-            names = [collection_path.name]
+            return True if collection_path.name.endswith(_CASE_FILES) else None
         except OSError:
             return None
-        return True if names and all(name.endswith(_CASE_FILES) for name in names) else None
+        is_case = any(entry.name.endswith(_CASE_FILES) for entry in listed)
+        return True if is_case and self._is_inert(listed) else None
+
+    def _is_inert(self, listed: Sequence[os.DirEntry[str]]) -> bool:
+        # With other collectors about, any file but ours may be a test.
+        others = {hook.plugin_name for hook in self._collectors.get_hookimpls()} - _PYTEST_COLLECTORS
+        if others or self._has_text_tests:
+            return all(entry.name.endswith(_CASE_FILES) for entry in listed)
+        return not any(map(_may_hold_test, listed))
+
+
+def _may_hold_test(entry: os.DirEntry[str]) -> bool:
+    """Whether pytest's own collectors could find a test there, or complain; a linked folder is not looked into."""
+    if not entry.is_dir():
+        return entry.name.endswith(_TEST_FILES)
+    try:
+        with os.scandir(entry) as entries:
+            return entry.is_symlink() or any(map(_may_hold_test, entries))
+    except OSError:
+        return True
 
 
 def parameters(config: pytest.Config, folder: Path) -> list[Any]:
