@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from paritygate.manifest import contract as contract_module
 from paritygate.manifest.case import Output
 from paritygate.manifest.contract import contract
 from paritygate.manifest.index import Loaded
@@ -65,6 +66,7 @@ def test_what_changes_no_result_changes_no_contract(text: str, contract_of: Call
         "claim: api-consistency\n",
         "model: {revision: 75e0b4be04f60ec59a75f475837eced720f823b7}\n",
         "model: {weights: random}\n",
+        "model: {id: org/other}\n",
         "request: {seed: 8}\n",
         "request: {guidance_scale: 3.1}\n",
         "request: {extra: {anything: 1}}\n",
@@ -105,6 +107,37 @@ def test_every_fact_of_a_feature_is_part_of_it(changed: dict[str, str], contract
     feature = {"name": "int8", "baseline": "float32", "enabled_by": "options", "exercised_by": "matmuls"}
     texts = [f"candidate: {{feature: {json.dumps(facts)}}}\n" for facts in (feature, {**feature, **changed})]
     assert differing(contract_of, ["", *texts])
+
+
+def test_every_fact_of_a_measurement_is_part_of_it_whatever_its_id(contract_of: Callable[..., str]) -> None:
+    facts = ["metric: ssim, aggregate: min", "metric: psnr_db, aggregate: min", "metric: ssim, aggregate: mean"]
+    facts.append(f"{facts[0]}, pixels: float")
+    assert differing(contract_of, [f"measure: {{output: [{{{entry}, id: same}}]}}\n" for entry in facts])
+
+
+def test_the_reason_of_a_difference_is_part_of_it(contract_of: Callable[..., str]) -> None:
+    texts = [f"differences: [{{field: dtype, reason: {reason}}}]\n" for reason in ("one", "another")]
+    assert differing(contract_of, texts)
+
+
+def test_where_the_noise_comes_from_is_part_of_it(contract_of: Callable[..., str]) -> None:
+    texts = [f"request: {{initial_latents: {source}, latent_shape: [4, 8, 8]}}\n" for source in ("seeded", "shared")]
+    assert differing(contract_of, texts)
+
+
+def test_the_kind_of_runner_is_part_of_it(add_case: Add, load: Load) -> None:
+    add_case("case")
+    (case,) = load().cases
+    other = msgspec.structs.replace(case.candidate, runner="command")
+    assert contract(msgspec.structs.replace(case, candidate=other)) != contract(case)
+
+
+def test_a_new_meaning_of_the_fingerprint_voids_every_gate(
+    contract_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contract_of()
+    monkeypatch.setattr(contract_module, "CONTRACT_VERSION", 99)
+    assert contract_of() != before
 
 
 def test_task_and_roles_of_inputs_are_part_of_it(contract_of: Callable[..., str]) -> None:

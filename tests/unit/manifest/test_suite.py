@@ -3,8 +3,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from paritygate.manifest.index import Loaded
+from paritygate.manifest.case import RUNNABLE_KINDS
+from paritygate.manifest.index import Loaded, load_cases
+from paritygate.manifest.project import find_project
+from paritygate.manifest.registries import load_registries
 from paritygate.manifest.suite import items, latent_shape, parse_prompts
+from paritygate.runners.table import RUNNERS
 
 Add = Callable[..., Path]
 Load = Callable[[], Loaded]
@@ -84,6 +88,18 @@ def test_item_ids_sort_as_they_run(add_case: Add, load: Load) -> None:
 def test_a_prompt_file_keeps_everything_but_blank_and_comment_lines() -> None:
     text = '# head\r\n a `b` $c  \r\n\r\n"quoted" # not a comment\n\u2028same line\u2028'
     assert parse_prompts(text) == ["a `b` $c", '"quoted" # not a comment', "same line"]
+
+
+def test_the_shipped_suites_that_can_run_have_at_least_sixteen_prompts() -> None:
+    project = find_project(Path(__file__))
+    loaded = load_cases(project, load_registries(project))
+    prompts = {
+        case.id: {item.request["prompt"] for item in items(case)}
+        for case in loaded.cases
+        if case.output.kind in RUNNABLE_KINDS and all(leg.runner in RUNNERS for leg in case.legs)
+    }
+    assert prompts
+    assert {name: len(found) for name, found in prompts.items() if len(found) < 16} == {}
 
 
 def test_both_spellings_of_shared_latents_mean_the_same(add_case: Add, load: Load) -> None:
