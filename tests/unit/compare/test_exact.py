@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from paritygate.compare.checklist import checklist
+from paritygate.compare.checklist import checklist, counted
 from paritygate.compare.exact import EXACT, Context, compare_exact
 from paritygate.manifest.case import Difference
 from paritygate.records.canonical import sha256_bytes
@@ -196,7 +196,7 @@ def test_a_declared_configuration_difference_is_no_difference(parts):
     declared = (Difference(field="config.guidance_scale", reason="under test"),)
     status, detail = one("config", parts.effective(), settings(parts, config__guidance_scale=3.1), differences=declared)
     assert status == "equal"
-    assert "1 declared differences" in detail
+    assert "1 setting equal, 1 declared difference," in detail
 
 
 def without(parts, *names):
@@ -289,3 +289,8 @@ def test_a_declared_field_that_no_leg_reports_names_the_setting_that_may_be_mean
     assert found["devise"].verdict == "unreported"
     assert found["devise"].note == "no leg reports such a setting; did you mean device?; declared: why"
     assert found["dtipe"].note == "no leg reports such a setting; did you mean dtype?; declared: half"
+
+
+@pytest.mark.parametrize(("number", "words"), [(0, "0 settings"), (1, "1 setting"), (2, "2 settings")])
+def test_a_number_and_its_noun_agree(number, words):
+    assert counted(number, "setting") == words

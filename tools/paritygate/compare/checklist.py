@@ -74,6 +74,11 @@ def shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: ``1 setting``, ``2 settings``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def listing(names: Sequence[str]) -> str:
     """Names for people: all of a few, the first and the number of the others where there are many."""
     more = len(names) - LISTED

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from paritygate.compare.checklist import declared_reason, listing, same_value, shown
+from paritygate.compare.checklist import counted, declared_reason, listing, same_value, shown
 from paritygate.manifest.case import Difference
 from paritygate.records.model import Effective, ExactResult
 
@@ -99,7 +99,7 @@ def _numbers(
         lacking = [name for name, side in (("reference", left), ("candidate", right)) if not side]
         return "unreported", f"the {' and the '.join(lacking)} leg shows no {what}"
     if len(left) != len(right):
-        return "different", f"the reference has {len(left)} {what}, the candidate {len(right)}"
+        return "different", f"the reference has {counted(len(left), what[:-1])}, the candidate {len(right)}"
     excess = [_excess(a, b, absolute) for a, b in zip(left, right, strict=True)]
     # `not <= 1` is also true for NaN, which must never count as close.
     outside = [index for index, share in enumerate(excess) if not share <= 1.0]
@@ -109,7 +109,7 @@ def _numbers(
         return "different", f"{detail}: reference {_text(left[worst])}, candidate {_text(right[worst])}"
     largest = max(excess)
     rounding = f" within float32 rounding (at most {largest:.2g} of the tolerance)" if largest else ""
-    return "equal", f"{len(left)} {what}{rounding}"
+    return "equal", f"{counted(len(left), what[:-1])}{rounding}"
 
 
 def _excess(left: float, right: float, absolute: float) -> float:
@@ -141,9 +141,9 @@ def _config(sides: _Sides, context: Context) -> tuple[_Status, str]:
         return "unreported", f"of {len(left)} names of the reference the candidate does not show {listing(hidden)}"
     if not both:
         return "unreported", "the reference leg shows no configuration that the candidate could match"
-    tail = f", {len(unequal)} declared differences" if unequal else ""
+    tail = f", {counted(len(unequal), 'declared difference')}" if unequal else ""
     one_sided = len(left.keys() ^ right.keys())
-    return "equal", f"{len(both) - len(unequal)} settings equal{tail}, {one_sided} shown by one leg only"
+    return "equal", f"{counted(len(both) - len(unequal), 'setting')} equal{tail}, {one_sided} shown by one leg only"
 
 
 def _by_item(
@@ -160,8 +160,8 @@ def _by_item(
     total = len(context.item_ids)
     if len(both) < total or not total:
         counts = [sum(item in side for item in context.item_ids) for side in (left, right)]
-        return "unreported", f"of {total} items the reference shows {counts[0]}, the candidate {counts[1]}"
-    return "equal", f"{total} items"
+        return "unreported", f"of {counted(total, 'item')} the reference shows {counts[0]}, the candidate {counts[1]}"
+    return "equal", counted(total, "item")
 
 
 def _first_difference(left: list[int], right: list[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paritygate.compare.checklist import listing
+from paritygate.compare.checklist import counted, listing
 from paritygate.gates.files import GateProfile
 from paritygate.manifest.case import Case
 from paritygate.records.model import Comparison, DeviceProfile, LegRecord
@@ -48,7 +48,7 @@ def scope_text(
 def _workload(case: Case, legs: tuple[LegRecord, ...]) -> str:
     items = min((len(leg.items) for leg in legs), default=0)
     size = f" of {case.output.width}x{case.output.height}" if case.output.width and case.output.height else ""
-    return f"{items} request{'' if items == 1 else 's'}, {case.output.kind}{size} {case.output.mode}"
+    return f"{counted(items, 'request')}, {case.output.kind}{size} {case.output.mode}"
 
 
 def _representation(case: Case) -> str:
@@ -67,8 +67,7 @@ def _layers(comparison: Comparison, case: Case) -> list[str]:
     if silent:
         layers.append(f"exact items not shown: {', '.join(silent)}")
     if unreported := [row.field for row in comparison.checklist if row.verdict == "unreported"]:
-        settings = "1 setting" if len(unreported) == 1 else f"{len(unreported)} settings"
-        layers.append(f"{settings} not reported: {listing(unreported)}")
+        layers.append(f"{counted(len(unreported), 'setting')} not reported: {listing(unreported)}")
     if measured:
         layers.append(f"output layer: {len(measured)} of {len(case.measure.output)} measurements")
     missing = [] if shown else ["exact"]

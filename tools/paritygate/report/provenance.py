@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from paritygate.compare.checklist import counted
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Case
 from paritygate.media.paths import read_tail
@@ -68,8 +69,9 @@ def unmeasured_section(record: RunRecord, case: Case | None) -> str:
 def environment_section(record: RunRecord) -> str:
     """Device, model, contract and the harness's own environment."""
     profile = record.profile
+    cards = counted(profile.cards, "card")
     facts: dict[str, Any] = {
-        "device": f"{profile.sku}, {profile.cards} cards, {profile.arch}, {profile.name} ({profile.platform})",
+        "device": f"{profile.sku}, {cards}, {profile.arch}, {profile.name} ({profile.platform})",
         "model": f"{record.model_id}@{record.model_revision} ({record.weights} weights)",
         "contract": record.contract,
         "run": f"{record.run_id}, started {record.started}, {record.duration_s:.1f} s, attempt {record.attempt}",

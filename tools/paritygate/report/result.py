@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from paritygate.compare.checklist import counted
 from paritygate.manifest.case import Case
 from paritygate.metrics.specs import SPECS
 from paritygate.records.model import BoundResult, MeasurementResult, RunRecord, Status, unit_suffix
@@ -97,7 +98,7 @@ def checklist_section(record: RunRecord) -> str:
     if not rows:
         return ""
     counts = Counter(row.verdict for row in rows)
-    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in sorted(counts))
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in sorted(counts))
     order = ("undeclared", "declared", "unreported", "declared-but-equal")
     shown = sorted(
         (row for row in rows if row.verdict != "equal"), key=lambda row: (order.index(row.verdict), row.field)
@@ -107,7 +108,7 @@ def checklist_section(record: RunRecord) -> str:
         for row in shown[:MAX_ROWS]
     ]
     body = f"\n\n{table(('setting', 'reference', 'candidate', 'verdict', 'note'), cells)}" if cells else ""
-    return f"### Checklist\n\n{len(rows)} effective settings: {counted}.{body}"
+    return f"### Checklist\n\n{counted(len(rows), 'effective setting')}: {verdicts}.{body}"
 
 
 def acceleration_section(record: RunRecord, case: Case | None) -> str:
@@ -152,7 +153,9 @@ def values_section(record: RunRecord) -> str:
         for key in keys[:MAX_ROWS]
     ]
     left = f"\n\n{len(keys) - MAX_ROWS} more are in record.json." if len(keys) > MAX_ROWS else ""
-    return details(f"Values of all {len(keys)} images", table(header, rows) + left)
+    return details(
+        f"Values of {'1 image' if len(keys) == 1 else f'all {len(keys)} images'}", table(header, rows) + left
+    )
 
 
 def _bound_row(bound: BoundResult, entry: MeasurementResult | None) -> tuple[str, ...]:
@@ -177,4 +180,4 @@ def _tail(entry: MeasurementResult | None) -> tuple[str, str, str]:
 
 def _infinite_note(entry: MeasurementResult) -> str:
     count = sum(value == float("inf") for value in entry.values.values())
-    return f"- {code(entry.id)}: the mean leaves out {count} equal pairs (infinite)" if count else ""
+    return f"- {code(entry.id)}: the mean leaves out {counted(count, 'equal pair')} (infinite)" if count else ""
