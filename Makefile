@@ -2,9 +2,15 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Twice quiet: errors only. Some machines are set up to print a warning for every package.
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 CASES := tests/e2e/accuracy
 EXTRAS := --extra run --extra diffusers --extra onnx --extra pytest
+
+ifneq ($(words $(VENV)),1)
+$(error VENV must be one path without blanks, not '$(VENV)')
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check unit accuracy graphs lock bench clean
@@ -14,13 +20,17 @@ help:  ## List the targets.
 
 # A stamp per lock file: an unchanged lock costs nothing, a changed one reinstalls.
 $(VENV)/.run: requirements/run.lock pyproject.toml
+	@python=$(BIN)/python; test -x $$python || python=$(PYTHON); \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "$$python is not Python 3.10 or newer. Remove $(VENV) if it is there, and name a newer one:" >&2; \
+	  echo "  make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) -r requirements/run.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	$(PIP) -r requirements/dev.lock
 	touch $@
 
 graphs: $(VENV)/.run  ## Export the ONNX graphs of the tiny-digits candidates.
@@ -53,7 +63,7 @@ bench: $(VENV)/.dev graphs  ## Speed beside named peers, as ratios within one ru
 
 # CUDA libraries are left out: torch pins its own, and a CPU build of torch wants none of them.
 lock: $(VENV)/.dev  ## Resolve requirements/*.lock again for every supported Python.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(PIP) uv
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 $(EXTRAS) --group build -c requirements/pins.txt \
 	  --no-header --no-annotate --quiet -o requirements/run.all
 	grep -vE '^(nvidia-|cuda-|triton=)' requirements/run.all > requirements/run.lock
