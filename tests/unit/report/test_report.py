@@ -85,6 +85,14 @@ def test_the_worst_pair_is_drawn_with_its_difference_and_its_prompt(story):
     assert 2 * 64 in picture[:, -side:]
 
 
+def test_the_request_behind_a_pair_tells_what_the_suite_varies(story):
+    suite = {"sizes": [[24, 24]], "guidance": [1.5, 3, 6]}
+    story.case = msgspec.structs.replace(
+        story.case, document={"request": {"prompt": "a cat", "seed": 40, "strength": 0.5}, "suite": suite}
+    )
+    assert "Request: prompt: a cat; width: 24; height: 24; guidance scale: 1.5; seed: 40" in report(story)
+
+
 def test_equal_pairs_are_drawn_only_when_all_are_equal(story):
     images = {item.id: [story.parts.picture(i)] for i, item in enumerate(story.items)}
     images["001"] = [story.parts.picture(1, shift=2 / 255)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paritygate.manifest.case import Case
-from paritygate.manifest.suite import items
+from paritygate.manifest.suite import AXES, items
 from paritygate.records.model import RunRecord, Status
 from paritygate.report.pictures import Picture
 from paritygate.report.provenance import environment_section, legs_section, reproduce_section, unmeasured_section
@@ -75,9 +75,13 @@ def render(
 
 
 def _requests(case: Case | None) -> dict[str, str]:
-    """Prompt and seed of each item, in words."""
-    words = {}
-    for item in items(case) if case else ():
-        keys = [key for key in ("prompt", "negative_prompt", "seed") if item.request.get(key) not in (None, "")]
+    """Prompt, seed and what else the suite varies of each item, in words."""
+    words: dict[str, str] = {}
+    if case is None:
+        return words
+    varied = [key for axis, keys in AXES.items() if axis in case.document.get("suite", {}) for key in keys]
+    told = dict.fromkeys(("prompt", "negative_prompt", *varied, "seed"))
+    for item in items(case):
+        keys = [key for key in told if item.request.get(key) not in (None, "")]
         words[item.id] = "; ".join(f"{key.replace('_', ' ')}: {item.request[key]}" for key in keys)
     return words
