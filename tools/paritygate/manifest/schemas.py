@@ -24,6 +24,8 @@ SchemaName = Literal["case", "gate", "hardware", "lanes", "project", "sources"]
 SCHEMA_VERSION = 1
 #: Loader problems after which the shape of the data means nothing.
 _FATAL = frozenset({"file", "yaml-anchor", "yaml-documents", "yaml-empty", "yaml-syntax", "yaml-tag"})
+#: Types of what can be a whole float or hold one.
+_DEEP = frozenset({dict, list, float})
 
 
 @cache
@@ -61,9 +63,10 @@ def check(document: Document, name: SchemaName) -> list[Problem]:
 def check_data(document: Located, name: SchemaName) -> list[Problem]:
     """Every way in which plain or merged data breaks a schema, sorted."""
     errors = _errors(name, document.data)
-    if _has_whole_float(document.data):
-        # JSON Schema takes 512.0 for an integer; whoever computes with it as one does not.
-        errors += [error for error in _errors(name, _unwhole(document.data)) if error.kind.name == "type"]
+    # JSON Schema takes 512.0 for an integer; whoever computes with it as one does not.
+    data = _unwhole(document.data) if type(document.data) in _DEEP else document.data
+    if data is not document.data:
+        errors += [error for error in _errors(name, data) if error.kind.name == "type"]
     return sorted(describe(document, schema_data(name), errors)) if errors else []
 
 
@@ -71,21 +74,19 @@ def _errors(name: SchemaName, data: Any) -> list[Any]:
     return [] if validator(name).is_valid(data) else list(validator(name).iter_errors(data))
 
 
-def _has_whole_float(data: Any) -> bool:
-    if isinstance(data, dict):
-        return any(_has_whole_float(value) for value in data.values())
-    if isinstance(data, list):
-        return any(_has_whole_float(value) for value in data)
-    return isinstance(data, float) and data.is_integer()
-
-
 def _unwhole(data: Any) -> Any:
-    """A copy in which no float is whole: other values, of the same types but for integers."""
-    if isinstance(data, dict):
-        return {key: _unwhole(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_unwhole(value) for value in data]
-    return 0.5 if isinstance(data, float) and data.is_integer() else data
+    """The data with no float whole: other values, of the same types but for integers. Itself where none is."""
+    if type(data) is float:
+        return 0.5 if data.is_integer() else data
+    entries = list(data.items() if type(data) is dict else enumerate(data))
+    # Thousands of manifests come through here, and most of what they hold is text.
+    changed = [(key, new) for key, old in entries if type(old) in _DEEP and (new := _unwhole(old)) is not old]
+    if not changed:
+        return data
+    copy = data.copy()
+    for key, new in changed:
+        copy[key] = new
+    return copy
 
 
 def check_variants(document: Document) -> list[Problem]:
