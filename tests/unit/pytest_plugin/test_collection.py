@@ -143,6 +143,7 @@ def test_pytest_makes_no_collector_for_a_case_folder_with_its_readme_and_evidenc
     seen = three_cases.root / "seen.txt"
     hook = f"def pytest_collect_directory(path):\n    print(path.name, file=open({str(seen)!r}, 'a'))\n"
     three_cases.write("conftest.py", hook)
+    three_cases.write("pytest.ini", "[pytest]\n")  # the root of pytest, whatever lies in the folders above
     assert three_cases.pytest("-q", "--collect-only").status == 0
     assert not {"cpu-a", "cpu-b", "gpu"} & set(seen.read_text().split())
     three_cases.write("accuracy/cpu-a/evidence/test_it.py", "")
