@@ -52,7 +52,7 @@ check: $(VENV)/.dev  ## Formatting, lint, strict types, the import table, manife
 	$(BIN)/paritygate ci generate --check
 
 unit: $(VENV)/.dev  ## Unit tests, but for the import table: that is in check.
-	$(BIN)/python -m pytest -q tests/unit --ignore tests/unit/test_architecture.py
+	$(BIN)/python -m pytest -q -n 2 tests/unit --ignore tests/unit/test_architecture.py
 
 accuracy: $(VENV)/.dev graphs  ## The accuracy cases that a CPU can run, and the faults that must turn them red.
 	$(BIN)/python -m pytest -q $(CASES) -m "accuracy and cpu" --paritygate-expect 3 --junitxml artifacts/junit/accuracy.xml

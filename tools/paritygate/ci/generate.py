@@ -17,7 +17,7 @@ from paritygate.ci.step import Step
 from paritygate.ci.text_diff import unified_diff
 from paritygate.ci.yaml_text import one_line
 from paritygate.errors import ArtifactError, ManifestError, UsageError
-from paritygate.manifest.index import Loaded
+from paritygate.manifest.index import Loaded, collector_paused
 from paritygate.manifest.project import Project
 from paritygate.manifest.registries import Lane, Registries
 from paritygate.records.canonical import sha256_bytes
@@ -61,6 +61,11 @@ def generate(project: Project, loaded: Loaded, registries: Registries) -> Genera
     """
     if loaded.problems:
         raise ManifestError(loaded.problems)
+    with collector_paused():
+        return _generated(project, loaded, registries)
+
+
+def _generated(project: Project, loaded: Loaded, registries: Registries) -> Generated:
     by_lane: defaultdict[str, list[Step]] = defaultdict(list)
     steps = build_steps(loaded.cases, project, registries)
     for step in steps:

@@ -44,7 +44,7 @@ def load_cases(project: Project, registries: Registries, *, only: Path | Sequenc
     load = _Load(project, registries)
     listing = discover(project, [only] if isinstance(only, Path) else only or ())
     load.problems.extend(listing.problems)
-    with _collector_paused():
+    with collector_paused():
         for file in listing.cases:
             load.manifest(file)
         load.report_duplicates()
@@ -73,7 +73,7 @@ def load_project(project: Project, *, only: Sequence[Path] = ()) -> tuple[Regist
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Thousands of small containers without a cycle: looking for garbage among them again and again finds none."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from paritygate.manifest.loader import Pointer
@@ -19,30 +19,32 @@ class PathValue(NamedTuple):
     expects: Literal["file", "folder", "nothing"]
 
 
-def path_values(data: Mapping[str, Any]) -> Iterator[PathValue]:
+def path_values(data: Mapping[str, Any]) -> list[PathValue]:
     """The paths of a complete case, in the order of the schema."""
+    found: list[PathValue] = []
     if "path" in data["model"]:
-        yield PathValue(("model", "path"), data["model"]["path"], "folder")
+        found.append(PathValue(("model", "path"), data["model"]["path"], "folder"))
     for index, media in enumerate(data["request"].get("inputs", ())):
-        yield PathValue(("request", "inputs", index, "path"), media["path"], "file")
+        found.append(PathValue(("request", "inputs", index, "path"), media["path"], "file"))
     suite = data.get("suite", {})
-    for key in ("prompts", "negative_prompts"):
-        if isinstance(suite.get(key), str):
-            yield PathValue(("suite", key), suite[key], "file")
+    files = (key for key in ("prompts", "negative_prompts") if isinstance(suite.get(key), str))
+    found.extend(PathValue(("suite", key), suite[key], "file") for key in files)
     for name in LEGS:
-        yield from _leg_paths((name,), data.get(name, {}))
+        if name in data:
+            _add_leg_paths(found, (name,), data[name])
+    return found
 
 
-def _leg_paths(pointer: Pointer, leg: Mapping[str, Any]) -> Iterator[PathValue]:
+def _add_leg_paths(found: list[PathValue], pointer: Pointer, leg: Mapping[str, Any]) -> None:
     if "adapter" in leg:
-        yield PathValue((*pointer, "adapter"), leg["adapter"], "file")
+        found.append(PathValue((*pointer, "adapter"), leg["adapter"], "file"))
     if "folder" in leg:
         # An import may arrive later than its case; what it lacks is reported by the run.
-        yield PathValue((*pointer, "folder"), leg["folder"], "nothing")
+        found.append(PathValue((*pointer, "folder"), leg["folder"], "nothing"))
     for index, asset in enumerate(leg.get("assets", ())):
-        yield PathValue((*pointer, "assets", index, "path"), asset["path"], "nothing")
-    if "generator" in leg.get("golden", {}):
-        yield from _leg_paths((*pointer, "golden", "generator"), leg["golden"]["generator"])
+        found.append(PathValue((*pointer, "assets", index, "path"), asset["path"], "nothing"))
+    if "golden" in leg and "generator" in leg["golden"]:
+        _add_leg_paths(found, (*pointer, "golden", "generator"), leg["golden"]["generator"])
 
 
 def project_path(folder: str, text: str) -> str:
