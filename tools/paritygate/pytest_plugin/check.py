@@ -17,11 +17,10 @@ from paritygate.manifest.case import Case
 from paritygate.pytest_plugin.outcomes import Outcome
 from paritygate.pytest_plugin.watch import Target
 from paritygate.records.model import BoundResult, RunRecord, Status
+from paritygate.session.advice import next_step
 
 #: A reason with this code says that the machine lacks the declared hardware.
 _NO_HARDWARE = "hardware"
-#: Reasons with these codes say that there are no bounds for this case as it is, on this device.
-_NO_BOUNDS = frozenset({"no-bounds", "no-gate", "no-profile", "other-contract"})
 
 
 class AccuracyCase:
@@ -116,9 +115,8 @@ class AccuracyCase:
         for reason in verdict.reasons:
             yield f"  {reason.code}: {reason.message}"
         yield from map(_bound_line, verdict.bounds)
-        if any(reason.code in _NO_BOUNDS for reason in verdict.reasons):
-            gate = self.case.gate_file.relative_to(self.case.root).as_posix()
-            yield f"  fix: repeat the run, commit its records under evidence/, and write the bounds they meet to {gate}"
+        if step := next_step(record, self.case):
+            yield f"  fix: {step}"
         report = folder / "report.md"
         yield f"  report: {report}" if report.is_file() else f"  record: {folder / 'record.json'}"
         yield f"  again: paritygate run {record.case}"
