@@ -25,8 +25,9 @@ def test_every_exit_code_has_its_place_and_infrastructure_counts_only_alone():
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(None, False), ("", False), ("0", False), ("false", False), ("true", True), ("1", True), (" TRUE\n", True)],
-)
+    [(None, False), ("", False), ("0", False), ("false", False), ("no", False), ("true", True), ("1", True),
+     (" TRUE\n", True), ("yes", True), ("woodpecker", True)],
+)  # fmt: skip
 def test_ci_is_what_the_variable_says(value, expected):
     assert in_ci({} if value is None else {"CI": value}) is expected
 

@@ -268,3 +268,13 @@ def test_all_gates_of_a_project_are_checked_without_numpy(bench, current):
     assert rules == ["gate-contract", "gate-evidence"]
     code = "import sys; import paritygate.gates.evidence; sys.exit(bool({'numpy', 'PIL', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_contract_that_cannot_be_known_is_a_problem_of_the_gate_not_a_bug(bench, monkeypatch):
+    def unreadable(_):
+        raise PermissionError(13, "Permission denied", "engine.py")
+
+    monkeypatch.setattr(evidence, "contract", unreadable)
+    (problem,) = check_contract(bench.case, load_gate(bench.case))
+    assert problem.rule == "gate-contract"
+    assert "engine.py cannot be read: Permission denied" in problem.message

@@ -107,6 +107,16 @@ def test_a_cut_off_or_overwritten_weight_file_is_named(case, change, words):
     )
 
 
+def test_weights_that_cannot_be_read_are_a_problem_with_its_fix(case, monkeypatch):
+    def locked(*_, **__):
+        raise PermissionError(13, "Permission denied", "model_index.json")
+
+    monkeypatch.setattr(weights, "folder_problems", locked)
+    assert ("weights", "make model_index.json readable") in [
+        (problem.code, problem.fix) for problem in check(case).problems
+    ]
+
+
 def test_every_shard_of_an_index_must_be_there(case):
     folder = case.root / "model" / "unet"
     index = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors", "c": "two.safetensors"}}

@@ -205,3 +205,10 @@ def test_latents_are_digested_as_little_endian_float32_whatever_their_memory_ord
     assert latents_digest(values) == latents_digest(np.asfortranarray(values)) == expected
     with pytest.raises(ValueError, match="float16; expected float32"):
         latents_digest(values.astype(np.float16))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_latents_that_are_not_finite_are_refused_since_their_digests_would_agree(leg, bad):
+    writer, _ = leg
+    with pytest.raises(ValueError, match="not finite"):
+        writer.initial_latents("0000", np.full((1, 2, 2), bad, np.float32))

@@ -54,7 +54,7 @@ def command(
       1   failed or invalid, or provisional in CI
       2   usage or manifest
       3   preflight, or unvalidated: no gate for this device, or the hardware is missing
-      4   a leg broke, or the run directory cannot be written
+      4   a leg broke, or the run directory cannot be written any more
       70  a bug of paritygate
       75  nothing but infrastructure
     """  # noqa: D301 - click reads the backspace

@@ -71,7 +71,11 @@ def check_evidence(case: Case, gate: Gate) -> tuple[Problem, ...]:
 def check_contract(case: Case, gate: Gate) -> tuple[Problem, ...]:
     """The problem of a gate that holds for this case variant as it was, and no longer as it is."""
     of_variant = [profile for profile in gate.profiles if profile.variant == case.variant]
-    current = contract(case)
+    try:
+        current = contract(case)
+    except OSError as error:
+        message = f"the contract of {case.id} cannot be known: {error.filename} cannot be read: {error.strerror}"
+        return (gate.document.problem(("contract",), "gate-contract", message, hint="make the file readable"),)
     if not of_variant or any(profile.contract == current for profile in of_variant):
         return ()
     has_own = of_variant[0].contract != gate.document.data["contract"]

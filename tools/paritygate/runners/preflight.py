@@ -124,12 +124,15 @@ def _model_problems(case: Case, folder: Path, legs: tuple[Leg, ...]) -> Iterator
         yield PreflightProblem(code="weights", message=message, fix=weights.how_to_get(case))
         return
     pipeline = any(leg.runner != "python" for leg in legs)
-    for code, messages in (
-        ("weights", weights.folder_problems(folder, pipeline=pipeline)),
-        ("revision", weights.revision_problems(case, folder)),
-    ):
-        for message in messages:
-            yield PreflightProblem(code=code, message=message, fix=weights.how_to_get(case))
+    try:
+        found = [("weights", message) for message in weights.folder_problems(folder, pipeline=pipeline)]
+        found += [("revision", message) for message in weights.revision_problems(case, folder)]
+    except OSError as error:
+        message = f"the weights in {folder} cannot be read: {error.strerror or error}"
+        yield PreflightProblem(code="weights", message=message, fix=f"make {error.filename or folder} readable")
+        return
+    for code, message in found:
+        yield PreflightProblem(code=code, message=message, fix=weights.how_to_get(case))
 
 
 def _input_problems(case: Case) -> Iterator[PreflightProblem]:

@@ -234,10 +234,12 @@ def latents_digest(latents: NDArray[Any]) -> str:
     """The sha256 of latents as little-endian float32 bytes in C order.
 
     Raises:
-        ValueError: for another dtype.
+        ValueError: for another dtype, and for latents that are not finite: equal digests of NaN would prove nothing.
     """
     if latents.dtype != np.float32:
         raise ValueError(f"initial latents are {latents.dtype}; expected float32 (convert explicitly)")
+    if not np.isfinite(latents).all():
+        raise ValueError("initial latents are not finite; no comparison could begin from them")
     return sha256_bytes(np.ascontiguousarray(latents, dtype="<f4").tobytes())
 
 

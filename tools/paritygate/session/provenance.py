@@ -46,8 +46,8 @@ def attempt(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process runs in CI: the variable ``CI`` is ``true`` or ``1``."""
-    return environ.get("CI", "").strip().lower() in ("true", "1")
+    """Whether this process runs in CI: the variable ``CI`` says anything but no."""
+    return environ.get("CI", "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def git_state(root: Path) -> dict[str, str | bool | None]:
