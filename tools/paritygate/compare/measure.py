@@ -49,6 +49,7 @@ def results(measurements: tuple[Measurement, ...], measured: Values) -> tuple[Me
 
 def _result(entry: Measurement, measured: Values) -> MeasurementResult:
     spec = SPECS[entry.metric]
+    assert spec.direction != "none", "the manifest's rules refuse metrics that no bound can judge"
     by_key = measured.values.get((entry.metric, entry.pixels), {})
     problem = measured.problems.get((entry.metric, entry.pixels), "")
     if not by_key:

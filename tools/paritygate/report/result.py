@@ -122,9 +122,10 @@ def acceleration_section(record: RunRecord, case: Case | None) -> str:
     lines += [f"Evidence that it ran: {escape(evidence.message) if evidence else 'none was looked for'}.", ""]
     if record.comparison.measurements:
         rows = [
-            (code(entry.id), number(SPECS[entry.metric].identical, entry.unit), number(entry.typical, entry.unit),
+            (code(entry.id), number(identical, entry.unit), number(entry.typical, entry.unit),
              number(entry.value, entry.unit))
-            for entry in record.comparison.measurements if entry.metric in SPECS
+            for entry in record.comparison.measurements
+            if entry.metric in SPECS and (identical := SPECS[entry.metric].identical) is not None
         ]  # fmt: skip
         lines += ["Fidelity lost:", "", table(("measurement", "without loss", "typical", "aggregate"), rows), ""]
     legs = {leg.name: leg.duration_s for leg in record.legs}
