@@ -7,6 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 CASES := tests/e2e/accuracy
 EXTRAS := --extra run --extra diffusers --extra onnx --extra pytest
+DEV_EXTRAS := --extra video --extra audio --extra perceptual
 
 ifneq ($(words $(VENV)),1)
 $(error VENV must be one path without blanks, not '$(VENV)')
@@ -67,7 +68,7 @@ lock: $(VENV)/.dev  ## Resolve requirements/*.lock again for every supported Pyt
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 $(EXTRAS) --group build -c requirements/pins.txt \
 	  --no-header --no-annotate --quiet -o requirements/run.all
 	grep -vE '^(nvidia-|cuda-|triton=)' requirements/run.all > requirements/run.lock
-	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 $(EXTRAS) --group build --group dev -c requirements/run.all \
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 $(EXTRAS) $(DEV_EXTRAS) --group build --group dev -c requirements/run.all \
 	  --no-header --no-annotate --quiet -o requirements/dev.all
 	grep -vE '^(nvidia-|cuda-|triton=)' requirements/dev.all > requirements/dev.lock
 	rm requirements/run.all requirements/dev.all
