@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from paritygate.errors import MediaError
-from paritygate.media.images import MAX_PIXELS, decode_float, decode_image, encode_png
+from paritygate.media.images import MAX_PIXELS, decode_image, encode_png
+from paritygate.media.npy import decode_float
 
 
 def pixels(channels=3, *, height=6, width=5):

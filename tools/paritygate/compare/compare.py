@@ -18,7 +18,7 @@ from paritygate.compare.pixels import Pixels, load_pixels
 from paritygate.compare.structure import check_structure, images_per_item, sized
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Case, Item
-from paritygate.media.images import decode_float
+from paritygate.media.npy import decode_float
 from paritygate.media.paths import read_contained
 from paritygate.records.canonical import sha256_bytes
 from paritygate.records.model import SHARED_LATENTS, Comparison, Finding, LegRecord

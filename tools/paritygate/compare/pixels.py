@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Output
-from paritygate.media.images import decode_float, decode_image
+from paritygate.media.images import decode_image
+from paritygate.media.npy import decode_float
 from paritygate.media.paths import read_contained
 from paritygate.records.canonical import sha256_bytes
 from paritygate.records.model import Finding, OutputFile

@@ -1,4 +1,4 @@
-"""Images and float pixels, file <-> array, with the layout declared by the caller.
+"""PNG images, file <-> array, with the layout declared by the caller.
 
 Arrays are ``(height, width, channels)``. A file is taken as it is or refused: palette, 16-bit, transparency by
 colour key, EXIF rotation and animation each change what the pixels mean when converted silently, and lossy formats
@@ -7,9 +7,7 @@ cost more than any gate allows (a JPEG at quality 95 reads 26 dB on tiny-digits)
 
 from __future__ import annotations
 
-import ast
 import io
-import math
 import struct
 import zlib
 from types import MappingProxyType
@@ -56,12 +54,6 @@ _DECODING_ERRORS = (
     struct.error,
     zlib.error,
 )
-
-_NPY = b"\x93NUMPY"
-# Version of the format -> bytes of the header's length, and the header's encoding.
-_NPY_VERSIONS = MappingProxyType({(1, 0): (2, "latin-1"), (2, 0): (4, "latin-1"), (3, 0): (4, "utf-8")})
-_MAX_HEADER_BYTES = 10_000
-_MAX_AXES = 32
 
 
 def decode_image(data: bytes, *, mode: str, name: str) -> NDArray[np.uint8]:
@@ -112,59 +104,6 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(array).save(buffer, format="PNG")
     return buffer.getvalue()
-
-
-def decode_float(data: bytes, *, name: str, ndim: int | None = 3) -> NDArray[np.float32]:
-    """A read-only float32 array from the bytes of a ``.npy`` file; values are not judged here.
-
-    The bytes behind a checked header become the array: NumPy's own reader believes the header first.
-
-    Args:
-        data: the file's content.
-        name: used in messages.
-        ndim: the number of axes, 3 for ``(height, width, channels)``; None takes any from 1.
-
-    Raises:
-        MediaError: for pickles, other dtypes and shapes, and headers that promise more or less than the bytes hold.
-    """
-    header, start = _npy_header(data, name=name)
-    if header["descr"] != "<f4":
-        raise MediaError(f"{name}: dtype {header['descr']!r:.40}, expected little-endian float32", kind="format")
-    shape = header["shape"]
-    axes = ndim or "some"
-    if not 1 <= len(shape) <= _MAX_AXES or len(shape) != (ndim or len(shape)) or min(shape) < 1:
-        raise MediaError(f"{name}: shape {shape!s:.80}, expected {axes} axes and at least one value", kind="size")
-    if len(data) - start != 4 * math.prod(shape):
-        raise MediaError(f"{name}: holds {len(data) - start} bytes for shape {shape!s:.80}", kind="unreadable")
-    flat: NDArray[np.float32] = np.frombuffer(data, dtype=np.dtype("<f4"), offset=start)
-    array: NDArray[np.float32] = flat.reshape(shape, order="F" if header["fortran_order"] else "C")
-    return array
-
-
-def _npy_header(data: bytes, *, name: str) -> tuple[dict[str, Any], int]:
-    """The header of a ``.npy`` file and where its values begin: plain literals, never evaluated.
-
-    Raises:
-        MediaError: when it is no such file.
-    """
-    try:
-        if not data.startswith(_NPY):
-            raise ValueError("no magic bytes")
-        size, encoding = _NPY_VERSIONS[data[6], data[7]]
-        start = 8 + size
-        end = start + int.from_bytes(data[8:start], "little")
-        if end - start > _MAX_HEADER_BYTES or end > len(data):
-            raise ValueError("its header is cut off or too long")
-        header = ast.literal_eval(data[start:end].decode(encoding).strip())
-        sound = isinstance(header, dict) and header.keys() == {"descr", "fortran_order", "shape"}
-        if not sound or not isinstance(header["fortran_order"], bool) or not isinstance(header["shape"], tuple):
-            raise ValueError("its header is no description of an array")
-        if any(type(length) is not int for length in header["shape"]):
-            raise ValueError("its shape is not made of integers")
-    except (IndexError, KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
-        text = f"version {data[6]}.{data[7]}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise MediaError(f"{name}: not a .npy file ({text:.80})", kind="unreadable") from error
-    return header, end
 
 
 def _checked_header(data: bytes, *, mode: str, colour_type: int, name: str) -> tuple[int, int]:
