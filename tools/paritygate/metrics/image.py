@@ -1,175 +1,212 @@
-"""Image metrics: two arrays in, one number out. Not for files, suites or bounds.
+"""Image metrics: two arrays in, numbers out. Not for files, suites or bounds.
 
-Every function takes ``reference`` and ``candidate`` of one shape ``(height, width, channels)`` and one dtype
-(uint8, float32 or float64) and a declared ``data_range``: 255 for uint8, the format's own range for floats, never
-the range of the data. Arithmetic is float64 (integers stay exact). Nothing is broadcast, resized, clipped or
-rounded: arrays that do not fit, values outside the range and values that are not finite raise ``MetricError``.
+Reference and candidate have one shape ``(height, width, channels)``, one dtype (uint8, uint16, float32 or float64), a
+declared ``data_range`` (255, 65535, or the format's own range for floats; never the range of the data) and a declared
+``mode`` that says what the channels are. Arrays that do not fit raise ``MetricError``; a metric that has no meaning for
+this pair is refused with its reason. What each name computes is stated in ``specs.image``.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from paritygate.errors import MetricError
+from paritygate.metrics import ssim as _ssim
+from paritygate.metrics.levels import Differences, differences
+from paritygate.metrics.pixels import CHANNELS, COLOURS, Array, check_mode, check_pair
+from paritygate.metrics.specs.image import IMAGE, PERCENTILES, SYMPTOMS, TOLERANCES
+from paritygate.metrics.statistics import statistics
+from paritygate.metrics.tiles import Floats, highest_mean
+from paritygate.metrics.values import Value, refused
 
-Array = NDArray[Any]
-_Floats = NDArray[np.float64]
-
-_DTYPES = ("uint8", "float32", "float64")
-_RADIUS = 5
-_SIGMA = 1.5
-_K1, _K2 = 0.01, 0.03
-_WEIGHTS = np.exp(-0.5 * (np.arange(-_RADIUS, _RADIUS + 1) / _SIGMA) ** 2)
-_WEIGHTS /= _WEIGHTS.sum()
-_PAIRS = tuple((offset, 2 * _RADIUS - offset, float(_WEIGHTS[offset])) for offset in range(_RADIUS))
-_STRIP_ROWS = 32
+__all__ = ["default_names", "measure", "statistics"]
 
 
-def ssim(reference: Array, candidate: Array, *, data_range: float) -> float:
-    """Structural similarity of Wang et al. 2004, mean over 1 or 3 channels, in [-1, 1]; 1.0 for equal inputs.
+def measure(
+    names: Iterable[str], reference: Array, candidate: Array, *, data_range: float, mode: str
+) -> dict[str, Value]:
+    """Every named metric of one pair of images; what several of them need is computed once.
 
-    Gaussian 11x11 with sigma 1.5, K1 0.01, K2 0.03, biased variances, windows wholly inside the image. Blind to
-    the five-pixel border, to brightness shifts of flat areas, and to small local damage in a large image.
+    Args:
+        names: of ``specs.image``, in any order.
+        reference: ``(height, width, channels)``.
+        candidate: of the same shape and dtype.
+        data_range: 255 for uint8, 65535 for uint16, declared for floats; values lie in ``[0, data_range]``.
+        mode: what the channels are: L, LA, RGB or RGBA, alpha straight.
 
     Raises:
-        MetricError: also for sides shorter than 11 pixels and for 2 or 4 channels (alpha is not a colour).
+        MetricError: when the arrays do not fit each other or what is declared, hold values that are not finite, or a
+            name is unknown.
     """
-    _check(reference, candidate, data_range)
-    height, width, channels = reference.shape
-    side = 2 * _RADIUS + 1
-    if min(height, width) < side:
-        raise MetricError(f"ssim is not applicable: the image is {width}x{height}, its window is {side}x{side} pixels")
-    if channels not in (1, 3):
-        raise MetricError(f"ssim is defined here over 1 or 3 colour channels, not {channels}")
-    losses = [
-        _ssim_loss(reference[..., channel], candidate[..., channel], data_range=data_range)
-        for channel in range(channels)
-    ]
-    return 1.0 - sum(losses) / len(losses)
+    wanted = tuple(dict.fromkeys(names))
+    unknown = [name for name in wanted if name not in _TABLE]
+    if unknown:
+        raise MetricError(f"no image metric has the name {', '.join(unknown)}")
+    check_pair(reference, candidate, data_range=data_range)
+    check_mode(reference, mode=mode)
+    pair = _Pair(reference, candidate, data_range=data_range, mode=mode)
+    return {name: _TABLE[name](pair) for name in wanted}
 
 
-def psnr_db(reference: Array, candidate: Array, *, data_range: float) -> float:
-    """Peak signal-to-noise ratio in dB, at least 0; infinity for equal inputs.
-
-    Blind to where the error is; a small bias, as truncation for rounding gives, costs little.
-    """
-    error = _difference(reference, candidate, data_range)
-    mean_square = float(np.mean(np.square(error)))
-    if mean_square == 0.0:
-        return math.inf
-    return 20.0 * math.log10(data_range) - 10.0 * math.log10(mean_square)
+def default_names(mode: str) -> tuple[str, ...]:
+    """What is measured when nobody asks for other names, sorted; alpha only where the mode has it."""
+    return tuple(
+        spec.name for spec in IMAGE if spec.default and (_has_alpha(mode) or not spec.name.startswith("alpha_"))
+    )
 
 
-def abs_diff_mean(reference: Array, candidate: Array, *, data_range: float) -> float:
-    """Mean absolute difference as a share of the data range, in [0, 1]. Blind to local damage and to sign."""
-    return float(np.mean(np.abs(_difference(reference, candidate, data_range)))) / data_range
+class _Pair:
+    """Two checked images, and the work that metrics share, done when the first of them asks."""
+
+    def __init__(self, reference: Array, candidate: Array, *, data_range: float, mode: str) -> None:
+        self.reference, self.candidate = reference, candidate
+        self.data_range, self.mode = data_range, mode
+        self.height, self.width = reference.shape[:2]
+        self._sums: dict[_ssim.Plane, Floats] = {}
+
+    @functools.cached_property
+    def differences(self) -> Differences:
+        return differences(self.reference, self.candidate, data_range=self.data_range)
+
+    def loss_sums(self, planes: Iterable[_ssim.Plane]) -> Floats:
+        """1 - SSIM added up in cells, mean over planes."""
+        wanted = tuple(planes)
+        for plane in wanted:
+            if plane not in self._sums:
+                self._sums[plane] = _ssim.loss_sums(
+                    self.reference, self.candidate, data_range=self.data_range, plane=plane
+                )
+        sums: Floats = np.mean([self._sums[plane] for plane in wanted], axis=0)
+        return sums
+
+    @functools.cached_property
+    def symptoms(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        sides = (self.reference, self.candidate)
+        both = [statistics(side, data_range=self.data_range, mode=self.mode) for side in sides]
+        return both[0], both[1]
 
 
-def abs_diff_p99(reference: Array, candidate: Array, *, data_range: float) -> float:
-    """99th percentile of the absolute difference as a share of the data range, in [0, 1].
-
-    Nearest rank: the smallest difference that at least 99 % of the values do not exceed. An interpolated
-    percentile would change when an image is tiled. Blind to damage below one value in a hundred.
-    """
-    error = np.abs(_difference(reference, candidate, data_range)).ravel()
-    rank = (99 * error.size + 99) // 100
-    return float(np.partition(error, rank - 1)[rank - 1]) / data_range
+def _has_alpha(mode: str) -> bool:
+    return CHANNELS[mode] > COLOURS[mode]
 
 
-def abs_diff_max(reference: Array, candidate: Array, *, data_range: float) -> float:
-    """Largest absolute difference as a share of the data range, in [0, 1]. One pixel decides."""
-    return float(np.max(np.abs(_difference(reference, candidate, data_range)))) / data_range
+def _too_small(pair: _Pair) -> Value | None:
+    if min(pair.height, pair.width) >= _ssim.WINDOW:
+        return None
+    window = f"{_ssim.WINDOW}x{_ssim.WINDOW}"
+    return refused(f"ssim is not applicable: the image is {pair.width}x{pair.height}, its window is {window} pixels")
 
 
-#: metric name -> function; sorted, and the same names as ``specs.SPECS``.
-METRICS: Mapping[str, Callable[..., float]] = MappingProxyType(
+def _mean_ssim(pair: _Pair, planes: Iterable[_ssim.Plane]) -> Value:
+    windows = (pair.height - 2 * _ssim.RADIUS) * (pair.width - 2 * _ssim.RADIUS)
+    return _too_small(pair) or Value(1.0 - float(pair.loss_sums(planes).sum()) / windows)
+
+
+def _ssim_rgba(pair: _Pair) -> Value:
+    if pair.mode != "RGBA":
+        return refused(f"ssim_rgba is defined for RGBA images, not {pair.mode}")
+    return _mean_ssim(pair, range(CHANNELS["RGBA"]))
+
+
+def _ssim_worst_tile(pair: _Pair) -> Value:
+    small = _too_small(pair)
+    if small is not None:
+        return small
+    loss, place = highest_mean(
+        pair.loss_sums(range(COLOURS[pair.mode])), height=pair.height, width=pair.width, margin=_ssim.RADIUS
+    )
+    return Value(1.0 - loss, place)
+
+
+def _psnr_db(pair: _Pair) -> Value:
+    mean_square = pair.differences.mean_square
+    if mean_square == 0:
+        return Value(math.inf)
+    return Value(20.0 * math.log10(pair.data_range) - 10.0 * math.log10(mean_square))
+
+
+def _abs_diff_worst_tile(pair: _Pair) -> Value:
+    total, place = highest_mean(pair.differences.cell_sums, height=pair.height, width=pair.width)
+    return Value(total / pair.reference.shape[2] / pair.data_range, place)
+
+
+def _signed_mean_worst(pair: _Pair) -> Value:
+    signed = [mean / pair.data_range for mean in pair.differences.signed]
+    return Value(max(map(abs, signed)), {"signed_mean_per_channel": signed})
+
+
+def _share(amount: Callable[[Differences], float]) -> Callable[[_Pair], Value]:
+    return lambda pair: Value(amount(pair.differences) / pair.data_range)
+
+
+def _alpha(amount: Callable[[Differences], float]) -> Callable[[_Pair], Value]:
+    def value(pair: _Pair) -> Value:
+        if not _has_alpha(pair.mode):
+            return refused(f"{pair.mode} images have no alpha channel")
+        return Value(amount(pair.differences) / pair.data_range)
+
+    return value
+
+
+def _percentile(suffix: str) -> Callable[[_Pair], Value]:
+    return _share(lambda found: found.percentiles[suffix])
+
+
+def _mismatch(tolerance: int, *, pixels: str) -> Callable[[_Pair], Value]:
+    return lambda pair: Value(getattr(pair.differences, pixels)[tolerance])
+
+
+def _symptom(name: str) -> Callable[[_Pair], Value]:
+    def value(pair: _Pair) -> Value:
+        reference, candidate = pair.symptoms
+        if name not in candidate:
+            return refused(f"{name} is defined for colours, not {pair.mode}")
+        return Value(candidate[name], {"reference": reference[name], "candidate": candidate[name]})
+
+    return value
+
+
+_TABLE: Mapping[str, Callable[[_Pair], Value]] = MappingProxyType(
     {
-        "abs_diff_max": abs_diff_max,
-        "abs_diff_mean": abs_diff_mean,
-        "abs_diff_p99": abs_diff_p99,
-        "psnr_db": psnr_db,
-        "ssim": ssim,
+        "abs_diff_max": _share(lambda found: found.maximum),
+        "abs_diff_mean": _share(lambda found: found.mean),
+        **{f"abs_diff_{suffix}": _percentile(suffix) for suffix in PERCENTILES},
+        "abs_diff_worst_tile": _abs_diff_worst_tile,
+        "alpha_error_max": _alpha(lambda found: found.alpha_max),
+        "alpha_error_mean": _alpha(lambda found: found.alpha_mean),
+        **{f"channel_mismatch_over_{level}": _mismatch(level, pixels="channel_over") for level in TOLERANCES},
+        **{f"pixel_mismatch_over_{level}": _mismatch(level, pixels="pixel_over") for level in TOLERANCES},
+        "psnr_db": _psnr_db,
+        "signed_mean_worst": _signed_mean_worst,
+        "ssim": lambda pair: _mean_ssim(pair, range(COLOURS[pair.mode])),
+        "ssim_rgba": _ssim_rgba,
+        "ssim_worst_tile": _ssim_worst_tile,
+        "ssim_y": lambda pair: _mean_ssim(pair, ("y",)),
+        **{name: _symptom(name) for name in SYMPTOMS},
     }
 )
 
 
-def _difference(reference: Array, candidate: Array, data_range: float) -> _Floats:
-    _check(reference, candidate, data_range)
-    # uint8 would wrap (10 - 12 = 254), and float32 squares lose digits.
-    return reference.astype(np.float64) - candidate.astype(np.float64)
+def _one(name: str, reference: Array, candidate: Array, *, data_range: float) -> float:
+    check_pair(reference, candidate, data_range=data_range)
+    mode = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}.get(reference.shape[2])
+    if mode is None:
+        raise MetricError(f"the images have {reference.shape[2]} channels, expected 1 to 4")
+    value = measure((name,), reference, candidate, data_range=data_range, mode=mode)[name]
+    if value.problem:
+        raise MetricError(value.problem)
+    return value.number
 
 
-def _check(reference: Array, candidate: Array, data_range: float) -> None:
-    for side, array in (("reference", reference), ("candidate", candidate)):
-        if not isinstance(array, np.ndarray):
-            raise MetricError(f"the {side} is a {type(array).__name__}, expected a numpy array")
-        if array.dtype.name not in _DTYPES:
-            raise MetricError(f"the {side} has dtype {array.dtype.name}, expected {', '.join(_DTYPES)}")
-        if array.ndim != 3 or array.size == 0:
-            raise MetricError(f"the {side} has shape {array.shape}, expected a non-empty (height, width, channels)")
-    if reference.shape != candidate.shape:
-        raise MetricError(f"shapes differ: reference {reference.shape}, candidate {candidate.shape}")
-    if reference.dtype != candidate.dtype:
-        raise MetricError(f"dtypes differ: reference {reference.dtype.name}, candidate {candidate.dtype.name}")
-    for side, array in (("reference", reference), ("candidate", candidate)):
-        _check_range(array, data_range, side=side)
-
-
-def _check_range(array: Array, data_range: float, *, side: str) -> None:
-    if not (math.isfinite(data_range) and data_range > 0):
-        raise MetricError(f"the data range is {data_range}, expected a positive number")
-    if array.dtype == np.uint8 and data_range != 255:
-        raise MetricError(f"uint8 pixels have the data range 255, not {data_range}")
-    low, high = float(np.min(array)), float(np.max(array))  # both propagate NaN
-    if not (math.isfinite(low) and math.isfinite(high)):
-        bad = ~np.isfinite(array)
-        first = tuple(int(index) for index in np.argwhere(bad)[0])
-        raise MetricError(f"the {side} holds {int(bad.sum())} values that are not finite, the first at {first}")
-    if low < 0 or high > data_range:
-        raise MetricError(f"the {side} spans [{low:g}, {high:g}], outside the declared range [0, {data_range:g}]")
-
-
-def _ssim_loss(reference: Array, candidate: Array, *, data_range: float) -> float:
-    """Mean of 1 - SSIM over one channel, strip by strip, so that the intermediate planes stay in the cache."""
-    rows, columns = reference.shape[0] - 2 * _RADIUS, reference.shape[1] - 2 * _RADIUS
-    total = 0.0
-    for start in range(0, rows, _STRIP_ROWS):
-        strip = slice(start, min(start + _STRIP_ROWS, rows) + 2 * _RADIUS)
-        x, y = reference[strip].astype(np.float64), candidate[strip].astype(np.float64)
-        total += float(np.sum(_ssim_loss_map(x, y, data_range)))
-    return total / float(rows * columns)
-
-
-def _ssim_loss_map(x: _Floats, y: _Floats, data_range: float) -> _Floats:
-    """1 - SSIM of every window.
-
-    Wang's formula in sum and difference of the two images: four blurs instead of five, and a difference of zero
-    gives a loss of exactly zero, where variances taken as E[x^2] - mean^2 would leave rounding noise.
-    """
-    total, difference = x + y - data_range, x - y
-    mean_total, mean_difference = _blur(total), _blur(difference)
-    variance_total = _blur(total * total) - mean_total**2
-    squared = mean_difference**2
-    variance_difference = _blur(difference * difference) - squared
-    luminance = squared / (((mean_total + data_range) ** 2 + squared) / 2 + (_K1 * data_range) ** 2)
-    contrast = variance_difference / ((variance_total + variance_difference) / 2 + (_K2 * data_range) ** 2)
-    loss: _Floats = luminance + contrast - luminance * contrast
-    return loss
-
-
-def _blur(plane: _Floats) -> _Floats:
-    """``(height, width)`` -> ``(height - 10, width - 10)``: separable Gaussian, windows wholly inside."""
-    height, width = plane.shape[0] - 2 * _RADIUS, plane.shape[1] - 2 * _RADIUS
-    down: _Floats = _WEIGHTS[_RADIUS] * plane[_RADIUS : _RADIUS + height]
-    for near, far, weight in _PAIRS:  # the kernel is symmetric: add the pair, multiply once
-        down += weight * (plane[near : near + height] + plane[far : far + height])
-    across: _Floats = _WEIGHTS[_RADIUS] * down[:, _RADIUS : _RADIUS + width]
-    for near, far, weight in _PAIRS:
-        across += weight * (down[:, near : near + width] + down[:, far : far + width])
-    return across
+#: metric name -> the number alone, until every caller declares the mode and takes all names at once.
+METRICS: Mapping[str, Callable[..., float]] = MappingProxyType(
+    {
+        name: functools.partial(_one, name)
+        for name in ("abs_diff_max", "abs_diff_mean", "abs_diff_p99", "psnr_db", "ssim")
+    }
+)
