@@ -4,9 +4,9 @@ Its SSIM takes sums over 8x8 pixels every 4 pixels, in integers, with sample cov
 is 64 times too small: a dark picture reads 0.904 where the standard gives 0.966. The figure of all planes is weighted
 by their sizes, so that it is another one for RGB and for YUV.
 
-Three routes from RGB pixels. ``gbrp`` is what the filters do with two PNG files: R, G and B as they are. ``y`` is
-the luma that libswscale gives for every YUV format: BT.601, limited range, to the bit. ``yuv420p`` adds chroma of
-half size as the mean of 2x2 pixels, where libswscale filters bicubically: close to it, not equal.
+Three routes from RGB pixels: ``gbrp`` is what the filters do with two PNG files, R, G and B as they are; ``yuv420p``
+is what they do after FFmpeg has converted RGB to that format, and ``y`` its luma alone, which all YUV formats share.
+A decoder's own YUV planes are another matter: they were rounded to RGB and back before they come here.
 """
 
 from __future__ import annotations
@@ -19,19 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paritygate.metrics.migration_pair import Pair
-from paritygate.metrics.pixels import Array
+from paritygate.metrics.migration_swscale import Plane, chroma, luma
 from paritygate.metrics.values import Value, refused
 
-Plane = NDArray[np.uint8]
 _Integers = NDArray[np.int32]
 
 _SHORTEST = 8
 _C1 = int(0.01 * 0.01 * 255 * 255 * 64 + 0.5)
 _C2 = int(0.03 * 0.03 * 255 * 255 * 64 * 63 + 0.5)
-#: libswscale's integer coefficients of R, G and B, in 1/32768.
-_LUMA = (8414, 16519, 3208)
-_CHROMA = MappingProxyType({"u": (-4865, -9528, 14392), "v": (14392, -12061, -2332)})
-
 #: Metric -> filter, and the planes whose figures it weighs together.
 _TABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -48,25 +43,36 @@ NAMES = tuple(_TABLE)
 
 def measure(names: Iterable[str], pair: Pair) -> dict[str, Value]:
     """The named metrics of a pair whose ``problem`` is empty; ``detail`` holds the figure of each plane."""
-    wanted = tuple(names)
-    if pair.reference.dtype != np.uint8 or pair.mode != "RGB":
-        return {name: refused(f"{name} needs 8-bit RGB pixels") for name in wanted}
-    needed = sorted({plane for name in wanted for plane in _TABLE[name][1]})
-    planes = {name: tuple(_plane(side, name) for side in pair.sides) for name in needed}
     figures: dict[tuple[str, str], float] = {}
+    planes: dict[str, tuple[Plane, Plane]] = {}
     found: dict[str, Value] = {}
-    for name in wanted:
+    for name in names:
         kind, letters = _TABLE[name]
-        chosen = {letter: planes[letter] for letter in letters}
-        if kind == "ssim" and min(length for sides in chosen.values() for length in sides[0].shape) < _SHORTEST:
-            found[name] = refused(f"{name} needs planes of {_SHORTEST} pixels or more on each side")
+        if problem := _problem(pair, kind, letters):
+            found[name] = refused(f"{name} {problem}")
             continue
-        for letter, (reference, candidate) in chosen.items():
+        for letter in letters:
+            if letter not in planes:
+                planes[letter] = (_plane(pair.reference, letter), _plane(pair.candidate, letter))
             if (kind, letter) not in figures:
-                figures[kind, letter] = _FIGURES[kind](reference, candidate)
-        per_plane = {letter: figures[kind, letter] for letter in letters}
-        found[name] = _weighed(kind, per_plane, {letter: sides[0].size for letter, sides in chosen.items()})
+                figures[kind, letter] = _FIGURES[kind](*planes[letter])
+        found[name] = _weighed(
+            kind,
+            {letter: figures[kind, letter] for letter in letters},
+            {letter: planes[letter][0].size for letter in letters},
+        )
     return found
+
+
+def _problem(pair: Pair, kind: str, letters: str) -> str:
+    height, width = pair.reference.shape[:2]
+    if pair.reference.dtype != np.uint8 or pair.mode != "RGB":
+        return "needs 8-bit RGB pixels"
+    if letters == "yuv" and (height % 2 or width % 2 or pair.shortest < 2 * _SHORTEST):
+        return f"needs even sides of {2 * _SHORTEST} pixels or more"
+    if kind == "ssim" and pair.shortest < _SHORTEST:
+        return f"needs sides of {_SHORTEST} pixels or more"
+    return ""
 
 
 def plane_ssim(reference: Plane, candidate: Plane) -> float:
@@ -107,18 +113,7 @@ def _window_sums(plane: _Integers) -> _Integers:
     return sums
 
 
-def _plane(pixels: Array, name: str) -> Plane:
+def _plane(pixels: Plane, name: str) -> Plane:
     if name in "rgb":
         return pixels[..., "rgb".index(name)]
-    if name == "y":
-        fine = (_mixed(pixels.astype(np.int32), _LUMA) + (32 << 14) + (1 << 8)) >> 9
-        return ((fine + 32) >> 6).astype(np.uint8)
-    height, width = pixels.shape[:2]
-    even = np.pad(pixels.astype(np.int32), ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
-    four = even[0::2, 0::2] + even[1::2, 0::2] + even[0::2, 1::2] + even[1::2, 1::2]
-    return ((_mixed(four, _CHROMA[name]) + (257 << 16)) >> 17).astype(np.uint8)
-
-
-def _mixed(pixels: _Integers, weights: tuple[int, int, int]) -> _Integers:
-    mixed: _Integers = pixels[..., 0] * weights[0] + pixels[..., 1] * weights[1] + pixels[..., 2] * weights[2]
-    return mixed
+    return luma(pixels) if name == "y" else chroma(pixels, name)

@@ -56,41 +56,41 @@ MIGRATION = (
     _psnr(
         "ffmpeg_psnr_gbrp_db",
         formula="10 log10(255^2 / mean (reference - candidate)^2), over R, G and B",
-        peer=f"{_FFMPEG_PSNR} psnr_avg of gbrp: 6 decimals",
+        peer=f"{_FFMPEG_PSNR} psnr_avg of gbrp: within 5e-6 dB",
     ),
     _psnr(
         "ffmpeg_psnr_y_db",
         formula="10 log10(255^2 / mean (reference - candidate)^2), over BT.601 limited-range luma in 8 bits",
-        peer=f"{_FFMPEG_PSNR} psnr.y of yuv420p or yuv444p converted from RGB: 6 decimals",
+        peer=f"{_FFMPEG_PSNR} psnr.y of yuv420p or yuv444p converted from RGB: within 5e-6 dB",
     ),
     _psnr(
         "ffmpeg_psnr_yuv420p_db",
         formula=(
-            "10 log10(255^2 / mean (reference - candidate)^2), over Y, U and V of BT.601 limited range, chroma as the "
-            "mean of 2x2 pixels"
+            "10 log10(255^2 / mean (reference - candidate)^2), over Y, U and V of BT.601 limited range, chroma of half "
+            "size by libswscale's bicubic filter"
         ),
-        peer=f"{_FFMPEG_PSNR} psnr_avg of yuv420p: within 0.2 dB, its chroma is filtered otherwise",
+        peer=f"{_FFMPEG_PSNR} psnr_avg of yuv420p converted from RGB on x86: within 5e-6 dB",
     ),
     _ssim(
         "ffmpeg_ssim_gbrp",
         formula=f"{_BLOCKS}R, G and B",
         blind_to=_BLIND_BLOCKS.format("too strict on dark pictures"),
-        peer=f"{_FFMPEG_SSIM} All of gbrp: 6 decimals; defective by its C1",
+        peer=f"{_FFMPEG_SSIM} All of gbrp: within 1e-6; defective by its C1",
     ),
     _ssim(
         "ffmpeg_ssim_y",
         formula=f"{_BLOCKS}BT.601 limited-range luma in 8 bits",
         blind_to=_BLIND_BLOCKS.format("all colour"),
-        peer=f"{_FFMPEG_SSIM} Y of yuv420p or yuv444p converted from RGB: 6 decimals",
+        peer=f"{_FFMPEG_SSIM} Y of yuv420p or yuv444p converted from RGB: within 1e-6",
     ),
     _ssim(
         "ffmpeg_ssim_yuv420p",
         formula=(
-            f"{_BLOCKS}Y, U and V of BT.601 limited range, weighted by plane size (4:1:1), chroma as the mean of 2x2 "
-            "pixels"
+            f"{_BLOCKS}Y, U and V of BT.601 limited range, weighted by plane size (4:1:1), chroma of half size by "
+            "libswscale's bicubic filter"
         ),
         blind_to=_BLIND_BLOCKS.format("fine colour"),
-        peer=f"{_FFMPEG_SSIM} All of yuv420p: within 0.001 on decoded video",
+        peer=f"{_FFMPEG_SSIM} All of yuv420p converted from RGB on x86: within 1e-6",
     ),
     _ssim(
         "pytorch_msssim_ms_ssim",
