@@ -55,7 +55,7 @@ def _byte_ssim(pair: Pair) -> Value:
 
 def _ssim(reference: _Floats, candidate: _Floats, *, data_range: float) -> Value:
     if min(reference.shape[:2]) <= _RADIUS:
-        return refused(f"torchmetrics mirrors {_RADIUS} pixels at each border, which needs sides of 6 pixels or more")
+        return refused(f"torchmetrics_ssim mirrors {_RADIUS} pixels at each border: it needs sides of 6 or more")
     total = 0.0
     for channel in range(reference.shape[2]):
         x, y = (np.pad(side[..., channel], _RADIUS, mode="reflect") for side in (reference, candidate))
