@@ -1,11 +1,12 @@
 """Structural similarity of Wang et al. 2004, as the loss 1 - SSIM added up in the cells of an image.
 
-Wang's formula in the sum s and the difference d of the two images: four blurs instead of five, and a difference of
-zero gives a loss of exactly zero, where variances taken as E[x^2] - mean^2 would leave rounding noise.
+Wang's formula is taken in the sum s and the difference d of the two images. With M = mean, V = variance,
+``1 - SSIM = 2 (Md^2 (Vs + 2 C2) + Vd (Ms^2 + 2 C1)) / ((Ms^2 + Md^2 + 2 C1) (Vs + Vd + 2 C2))``:
+four blurs instead of five, and a difference of zero gives a loss of exactly zero.
 
-The image is worked through in blocks whose planes stay in the cache, in float32; each block is shifted by its own
-level first, since variances do not depend on it and small numbers round less. Where a block's rounding could still
-matter (two flat areas far apart), it is computed again in float64.
+The image is worked through in blocks whose planes stay in the cache, in float32. Variances do not depend on the
+level, so each block is shifted to its own first: small numbers round less. A block whose rounding could still matter
+(flat areas far apart), and small images, are computed in float64.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from paritygate.metrics import blas
 from paritygate.metrics.pixels import Array
 from paritygate.metrics.tiles import CELL, Floats, cell_count
 
@@ -31,36 +34,62 @@ _SIGMA = 1.5
 _K1, _K2 = 0.01, 0.03
 _WEIGHTS = np.exp(-0.5 * (np.arange(-RADIUS, RADIUS + 1) / _SIGMA) ** 2)
 _WEIGHTS /= _WEIGHTS.sum()
-_ROWS, _COLUMNS = 32, 256  # of a block, multiples of CELL
+# In steps that float32 holds, with a sum of exactly one: otherwise variances are off by a share of the mean squared.
+_COARSE_WEIGHTS = np.rint(_WEIGHTS * 2**25) / 2**25
+_COARSE_WEIGHTS[RADIUS] -= _COARSE_WEIGHTS.sum() - 1.0
+
+_ROWS, _COLUMNS = 64, 1024  # most centres in a block; both multiples of _GROUP
+_GROUP = 16  # centres that one matrix product blurs along a side; a multiple of CELL
+_SMALL = 128 * 128  # pixels; float64 is quick enough below
+#: Mean of Md^2 / (Vs + Vd + 2 C2) in a block above which its rounding in float32 can pass 1e-8.
+_ILL_CONDITIONED = 0.25
 
 _Block = NDArray[Any]
+_Area = tuple[slice, slice]
 
 
 def loss_sums(reference: Array, candidate: Array, *, data_range: float, plane: Plane) -> Floats:
     """``(cells down, cells across)``: 1 - SSIM added up over the windows centred in each cell of one plane."""
     height, width = reference.shape[:2]
     sums: Floats = np.zeros((cell_count(height), cell_count(width)))
-    for top, bottom in _spans(height, _ROWS):
-        for left, right in _spans(width, _COLUMNS):
-            area = (slice(top - RADIUS, bottom + RADIUS), slice(left - RADIUS, right + RADIUS))
-            x, y = _plane(reference[area], plane), _plane(candidate[area], plane)
-            loss = _loss(x, y, data_range)
-            down = np.add.reduceat(loss, _starts(top, bottom), axis=0)
-            part = np.add.reduceat(down, _starts(left, right), axis=1)
-            row, column = top // CELL, left // CELL
-            sums[row : row + part.shape[0], column : column + part.shape[1]] += part
+    rows, columns = _even(height, _ROWS), _even(width, _COLUMNS)
+    pixels = np.float64 if plane == "y" or reference.dtype == np.float64 else np.float32
+    exact = height * width <= _SMALL
+    quick, careful = None if exact else _Blocks(rows, columns, np.float32, pixels), None
+    with blas.one_thread():
+        for left in range(0, width - RADIUS, columns):
+            for top in range(0, height - RADIUS, rows):
+                centres = (_inside(top, rows, height), _inside(left, columns, width))
+                x, y = (_plane(image[_grown(centres)], plane) for image in (reference, candidate))
+                place = (_moved(centres[0], top), _moved(centres[1], left))
+                part = None if quick is None else quick.loss(x, y, place, data_range=data_range)
+                if part is None:
+                    careful = careful or _Blocks(rows, columns, np.float64, np.float64)
+                    part = careful.loss(x, y, place, data_range=data_range)
+                assert part is not None, "float64 always does"
+                target = sums[top // CELL :, left // CELL :][: part.shape[0], : part.shape[1]]
+                target[:] = part[: target.shape[0], : target.shape[1]]
     return sums
 
 
-def _spans(pixels: int, step: int) -> list[tuple[int, int]]:
-    """Ranges of window centres along a side, cut at multiples of ``step``."""
-    spans = ((max(start, RADIUS), min(start + step, pixels - RADIUS)) for start in range(0, pixels, step))
-    return [(low, high) for low, high in spans if low < high]
+def _even(pixels: int, most: int) -> int:
+    """Blocks of about one size, none above ``most``: centres in each along this side."""
+    size = -(-pixels // -(-pixels // most))
+    return -(-size // _GROUP) * _GROUP
 
 
-def _starts(low: int, high: int) -> list[int]:
-    """Where the cells begin within a span of centres."""
-    return [0, *range(CELL - low % CELL, high - low, CELL)]
+def _inside(start: int, size: int, pixels: int) -> slice:
+    """The centres from ``start`` whose windows lie inside."""
+    return slice(max(start, RADIUS), min(start + size, pixels - RADIUS))
+
+
+def _grown(centres: _Area) -> _Area:
+    rows, columns = (slice(span.start - RADIUS, span.stop + RADIUS) for span in centres)
+    return rows, columns
+
+
+def _moved(span: slice, start: int) -> slice:
+    return slice(span.start - start, span.stop - start)
 
 
 def _plane(area: Array, plane: Plane) -> Array:
@@ -72,25 +101,105 @@ def _plane(area: Array, plane: Plane) -> Array:
     return luma
 
 
-def _loss(x: Array, y: Array, data_range: float) -> _Block:
-    total, difference = np.add(x, y, dtype=np.float64), np.subtract(x, y, dtype=np.float64)
-    total -= data_range
-    mean_total, mean_difference = _blur(total), _blur(difference)
-    variance_total = _blur(total * total) - mean_total**2
-    squared = mean_difference**2
-    variance_difference = _blur(difference * difference) - squared
-    luminance = squared / (((mean_total + data_range) ** 2 + squared) / 2 + (_K1 * data_range) ** 2)
-    contrast = variance_difference / ((variance_total + variance_difference) / 2 + (_K2 * data_range) ** 2)
-    loss: _Block = luminance + contrast - luminance * contrast
-    return loss
+def _band(dtype: type[np.floating[Any]]) -> _Block:
+    """``(group, group + 10)``: times so many rows of a plane, its vertical blur."""
+    band = np.zeros((_GROUP, _GROUP + 2 * RADIUS), dtype)
+    for row in range(_GROUP):
+        band[row, row : row + WINDOW] = _WEIGHTS if dtype is np.float64 else _COARSE_WEIGHTS
+    return band
 
 
-def _blur(plane: _Block) -> _Block:
-    height, width = plane.shape[0] - 2 * RADIUS, plane.shape[1] - 2 * RADIUS
-    down = np.zeros((height, plane.shape[1]))
-    for offset in range(WINDOW):
-        down += _WEIGHTS[offset] * plane[offset : offset + height]
-    across = np.zeros((height, width))
-    for offset in range(WINDOW):
-        across += _WEIGHTS[offset] * down[:, offset : offset + width]
-    return across
+class _Blocks:
+    """Buffers for one block, and what is computed in them.
+
+    The four planes are s, d, s^2 and d^2. Everything but the reading runs over whole buffers, which is quicker than
+    over parts of them: where the image ends earlier, so do the sums, and what lies beyond is finite and left out.
+    """
+
+    def __init__(self, rows: int, columns: int, dtype: type[np.floating[Any]], pixels: type[np.floating[Any]]) -> None:
+        padded = (rows + 2 * RADIUS, columns + 2 * RADIUS)
+        self.exact = dtype is np.float64
+        self.sides = np.zeros((2, *padded), pixels)
+        self.planes = np.zeros((4, *padded), dtype)
+        self.down = np.zeros((4, rows, padded[1]), dtype)
+        self.blurred = np.zeros((4, rows, columns), dtype)
+        self.losses, self.spare = np.zeros((2, rows, columns), dtype)
+        self.band = _band(dtype)
+        self.band_across = np.ascontiguousarray(self.band.T)
+        groups, window = rows // _GROUP, _GROUP + 2 * RADIUS
+        plane, row, item = self.planes.strides
+        self.rows_in = as_strided(self.planes, (4, groups, window, padded[1]), (plane, _GROUP * row, row, item))
+        self.rows_out = self.down.reshape(4, groups, _GROUP, padded[1])
+        across = (columns // _GROUP, 4 * rows)
+        self.columns_in = as_strided(self.down, (*across, window), (_GROUP * item, row, item))
+        self.columns_out = as_strided(self.blurred, (*across, _GROUP), (_GROUP * item, columns * item, item))
+
+    def loss(self, x: Array, y: Array, centres: _Area, *, data_range: float) -> Floats | None:
+        """``(cells down, cells across)``: the loss added up in the cells of the block; None when float32 does not do.
+
+        Args:
+            x: of the reference, the windows around ``centres``.
+            y: of the candidate, the same.
+            centres: of the windows, as places in the block.
+            data_range: of the pixels.
+        """
+        c1, c2 = 2 * (_K1 * data_range) ** 2, 2 * (_K2 * data_range) ** 2
+        level, shift = self._fill(x, y, centres, data_range)
+        np.matmul(self.band, self.rows_in, out=self.rows_out)
+        np.matmul(self.columns_in, self.band_across, out=self.columns_out)
+        mean_s, mean_d, var_s, var_d = self.blurred
+        losses, spare = self.losses, self.spare
+        np.multiply(mean_d, mean_d, out=losses)
+        var_d -= losses
+        np.multiply(mean_s, mean_s, out=spare)
+        var_s -= spare
+        var_s += c2
+        if not self.exact and self._is_ill_conditioned(c2):
+            return None
+        mean_s += level
+        mean_s *= mean_s
+        mean_s += c1
+        if shift:
+            mean_d += shift
+            np.multiply(mean_d, mean_d, out=losses)
+        np.multiply(losses, var_s, out=spare)  # Md^2 (Vs + 2 C2)
+        losses += mean_s  # Ms^2 + Md^2 + 2 C1
+        mean_s *= var_d  # Vd (Ms^2 + 2 C1)
+        spare += mean_s
+        var_s += var_d
+        losses *= var_s
+        np.divide(spare, losses, out=losses)
+        return self._cell_sums(centres)
+
+    def _fill(self, x: Array, y: Array, centres: _Area, data_range: float) -> tuple[float, float]:
+        """Write the four planes; the levels that s and d were shifted by."""
+        rows, columns = (slice(span.start, span.stop + 2 * RADIUS) for span in centres)
+        for buffer, side in zip(self.sides, (x, y), strict=True):
+            np.copyto(buffer[rows, columns], side)
+        np.add(self.sides[0], self.sides[1], out=self.planes[0], casting="same_kind")
+        np.subtract(self.sides[0], self.sides[1], out=self.planes[1], casting="same_kind")
+        # Any shift is right. Whole levels of 255 keep stored pixels exact, and negate with the sides exchanged.
+        means = self.planes[:2, RADIUS::CELL].mean(axis=(1, 2)) * (255 / data_range)
+        level, shift = np.rint(means).astype(np.float64) * (data_range / 255)
+        self.planes[0] -= level
+        if shift:
+            self.planes[1] -= shift
+        np.multiply(self.planes[:2], self.planes[:2], out=self.planes[2:])
+        return float(level), float(shift)
+
+    def _is_ill_conditioned(self, c2: float) -> bool:
+        squares, (_, _, var_s, var_d) = self.losses.ravel(), self.blurred
+        limit = _ILL_CONDITIONED * squares.size
+        if float(squares.sum()) <= limit * c2:  # the denominator is at least 2 C2
+            return False
+        return bool((self.losses / (var_s + var_d)).sum() > limit)
+
+    def _cell_sums(self, centres: _Area) -> Floats:
+        rows, columns = centres
+        for beyond in (slice(rows.start), slice(rows.stop, None)):
+            self.losses[beyond] = 0
+        for beyond in (slice(columns.start), slice(columns.stop, None)):
+            self.losses[:, beyond] = 0
+        down = self.losses.reshape(-1, CELL, self.losses.shape[1]).sum(axis=1)
+        sums: Floats = 2.0 * down.reshape(down.shape[0], -1, CELL).sum(axis=2, dtype=np.float64)
+        return sums
