@@ -57,11 +57,11 @@ def open_animation(path: Path, *, container: str, threads: int) -> Iterator[Open
         raise MediaError(f"{name}: {error.strerror or error}", kind="unreadable") from error
     except (_EndsEarlyError, struct.error) as error:
         raise MediaError(f"{name}: truncated or damaged {container} file (no end)", kind="unreadable") from error
-    check_size(layout.width, layout.height, name=name)
     if layout.depth > 8:
         raise MediaError(f"{name}: Pillow would cut its {layout.depth} bits per value to 8", kind="mode")
     if not layout.frames:
         raise MediaError(f"{name}: a still picture, expected an animation", kind="format")
+    check_size(layout.width, layout.height, name=name)
     # Opacity and durations are only known when all frames were composed once.
     opaque, durations, stored = True, [], ""
     for image, pixels in _composed(path, container=container, promised=layout.frames):
@@ -89,7 +89,9 @@ def open_animation(path: Path, *, container: str, threads: int) -> Iterator[Open
 
 def _duration_note(durations: list[float]) -> str:
     low, high = min(durations), max(durations)
-    return f"each frame lasts {low:g} ms" if low == high else f"frames last from {low:g} to {high:g} ms"
+    if low != high:
+        return f"variable frame rate: frames last from {low:g} to {high:g} ms"
+    return f"each frame lasts {low:g} ms" if low else "the file does not state how long frames last"
 
 
 def _composed(path: Path, *, container: str, promised: int) -> Generator[tuple[Any, Frame]]:

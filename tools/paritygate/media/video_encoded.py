@@ -11,12 +11,14 @@ import itertools
 import struct
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from paritygate.errors import MediaError
+from paritygate.media.video_ends import missing_bytes
 from paritygate.media.video_facts import Frame, Opened, VideoFacts, check_size, cut_off
+from paritygate.media.video_timing import frame_rate
 
 #: Abort on any error, and check what checksums there are.
 _STRICT = {"err_detect": "crccheck+explode"}
@@ -46,20 +48,32 @@ def open_encoded(path: Path, *, container: str, threads: int) -> Iterator[Opened
         try:
             # An open file and not a name: FFmpeg takes names as addresses.
             stream = stack.enter_context(path.open("rb"))
-            source = stack.enter_context(
-                av.open(stream, mode="r", format=container, metadata_errors="replace", buffer_size=1 << 18)
-            )
-        except (OSError, ValueError) as error:
-            raise MediaError(f"{name}: truncated or damaged {container} file ({error})", kind="unreadable") from error
+            missing = missing_bytes(stream, container=container)
+            with _container(stream, container) as source:
+                fps, said = frame_rate(source, _only_stream(source, name=name)[0])
+            source = stack.enter_context(_container(stream, container))
+        except (av.FFmpegError, OSError) as error:
+            reason = error.strerror or error
+            raise MediaError(f"{name}: truncated or damaged {container} file ({reason})", kind="unreadable") from error
         video, notes = _only_stream(source, name=name)
         check_size(video.codec_context.width, video.codec_context.height, name=name)
         video.codec_context.options = _STRICT
         video.codec_context.thread_type = "AUTO"
         video.codec_context.thread_count = threads
-        frames = stack.enter_context(contextlib.closing(_decoded(source, video, name=name)))
+        if hidden := _hidden(video, container=container):
+            notes += (f"an edit list hides {hidden} of {video.frames} frames",)
+        decoded = _decoded(source, video, hidden=hidden, missing=missing, name=name)
+        frames = stack.enter_context(contextlib.closing(decoded))
         first = next(frames)  # never StopIteration: without frames it raises
-        facts = _facts(first, source, video, notes=notes, name=name)
-        yield Opened(facts, _converted(first, frames, facts=facts, name=name))
+        facts = _facts(first, source, video, fps=fps, notes=(*notes, *said), name=name)
+        yield Opened(facts, _converted(first, frames, mode=facts.mode, name=name))
+
+
+def _container(stream: BinaryIO, container: str) -> Any:
+    import av  # noqa: PLC0415 (an extra)
+
+    stream.seek(0)
+    return av.open(stream, mode="r", format=container, metadata_errors="replace", buffer_size=1 << 18)
 
 
 def _only_stream(source: Any, *, name: str) -> tuple[Any, tuple[str, ...]]:
@@ -73,29 +87,38 @@ def _only_stream(source: Any, *, name: str) -> tuple[Any, tuple[str, ...]]:
     return streams[0], ("a cover picture is left out",) if pictures else ()
 
 
-def _decoded(source: Any, video: Any, *, name: str) -> Generator[Any]:
+def _hidden(video: Any, *, container: str) -> int:
+    """Frames that the file counts and an edit list does not show; only QuickTime files have such lists."""
+    if container != "mov" or not video.frames:
+        return 0
+    return max(0, int(video.frames) - sum(not entry.is_discard for entry in video.index_entries))
+
+
+def _decoded(source: Any, video: Any, *, hidden: int, missing: int, name: str) -> Generator[Any]:
     """Every frame as the decoder gives it; the end is only believed when nothing is missing."""
-    promised, decoded, hidden = video.frames or None, 0, 0
+    import av  # noqa: PLC0415 (an extra)
+
+    promised = video.frames - hidden if video.frames else None
+    decoded = 0
     try:
         for packet in source.demux(video):
             if packet.is_corrupt:
                 raise cut_off(name, decoded=decoded, promised=promised, reason="a packet is cut off")
-            hidden += packet.is_discard
             for frame in packet.decode():
                 if frame.is_corrupt:
                     raise cut_off(name, decoded=decoded, promised=promised, reason="the next one is corrupt")
                 decoded += 1
                 yield frame
-    except (OSError, ValueError, MemoryError) as error:  # FFmpegError is one of the first two
-        raise cut_off(name, decoded=decoded, promised=promised, reason=str(error)) from error
+    except (av.FFmpegError, OSError) as error:
+        raise cut_off(name, decoded=decoded, promised=promised, reason=str(error.strerror or error)) from error
+    if missing or decoded < (promised or 0):
+        reason = f"the file lacks {missing} bytes that its header states" if missing else "the file ends there"
+        raise cut_off(name, decoded=decoded, promised=promised, reason=reason)
     if not decoded:
         raise MediaError(f"{name}: holds no frames", kind="unreadable")
-    # What an edit list hides is decoded for the sake of others, and not shown.
-    if promised is not None and decoded + hidden < promised:
-        raise cut_off(name, decoded=decoded, promised=promised, reason="the file ends there")
 
 
-def _facts(frame: Any, source: Any, video: Any, *, notes: tuple[str, ...], name: str) -> VideoFacts:
+def _facts(frame: Any, source: Any, video: Any, *, fps: float | None, notes: tuple[str, ...], name: str) -> VideoFacts:
     matrix = frame.side_data.get("DISPLAYMATRIX")
     if matrix is not None and bytes(matrix) != _UPRIGHT:
         raise MediaError(
@@ -104,29 +127,15 @@ def _facts(frame: Any, source: Any, video: Any, *, notes: tuple[str, ...], name:
             kind="mode",
         )
     check_size(frame.width, frame.height, name=name)
-    depth = max(component.bits for component in frame.format.components)
     has_alpha = any(component.is_alpha for component in frame.format.components)
-    if video.metadata.get("alpha_mode") == "1" and not has_alpha:
+    if not has_alpha and "1" in (video.metadata.get("alpha_mode"), video.metadata.get("ALPHA_MODE")):
         raise MediaError(f"{name}: its alpha channel is stored apart and would be lost; store RGBA", kind="mode")
     mode = "RGBA" if has_alpha else "RGB"
     colour, assumed = _colour(frame)
-    said = [*notes, f"{frame.format.name} ({colour}) converted to 8-bit {mode} by FFmpeg's swscale"]
-    if assumed:
-        said.append(f"the file does not state its colour {' and '.join(assumed)}: {colour} is assumed")
-    if depth > 8:
-        said.append(f"{depth} bits per value reduced to 8")
-    if frame.interlaced_frame:
-        said.append("interlaced, not deinterlaced")
-    if (aspect := video.sample_aspect_ratio) not in (None, 0, 1):
-        said.append(f"pixels are not square ({aspect}), not scaled")
-    if video.base_rate and video.average_rate and video.base_rate != video.average_rate:
-        said.append(
-            f"variable frame rate: {float(video.average_rate):g} on average, {float(video.base_rate):g} at most"
-        )
     return VideoFacts(
         width=frame.width,
         height=frame.height,
-        fps=float(video.average_rate) if video.average_rate else None,
+        fps=fps,
         codec=video.codec_context.codec.canonical_name,
         pixel_format=frame.format.name,
         colour=colour,
@@ -135,20 +144,38 @@ def _facts(frame: Any, source: Any, video: Any, *, notes: tuple[str, ...], name:
         mode=mode,
         metadata_frames=video.frames or None,
         has_audio=bool(source.streams.audio),
-        notes=tuple(said),
+        notes=(
+            f"{frame.format.name} ({colour}) converted to 8-bit {mode} by FFmpeg's swscale",
+            *assumed,
+            *_losses(frame, video),
+            *notes,
+        ),
     )
 
 
-def _colour(frame: Any) -> tuple[str, list[str]]:
-    """How the stored values become RGB, and which parts of that the file does not state."""
+def _colour(frame: Any) -> tuple[str, tuple[str, ...]]:
+    """How the stored values become RGB, and what of that had to be assumed."""
     if frame.format.is_rgb:
-        return "RGB", []
+        return "RGB", ()
     found = {"range": int(frame.color_range), "matrix": int(frame.colorspace)}
     colour = f"{_RANGES.get(found['range'], 'unknown range')}, {_MATRICES.get(found['matrix'], 'unknown matrix')}"
-    return colour, [part for part, value in found.items() if value == _UNSTATED[part]]
+    unstated = [part for part, value in found.items() if value == _UNSTATED[part]]
+    if not unstated:
+        return colour, ()
+    return colour, (f"the file does not state its colour {' and '.join(unstated)}: {colour} is assumed",)
 
 
-def _converted(first: Any, rest: Iterator[Any], *, facts: VideoFacts, name: str) -> Iterator[Frame]:
+def _losses(frame: Any, video: Any) -> Iterator[str]:
+    depth = max(component.bits for component in frame.format.components)
+    if depth > 8:
+        yield f"{depth} bits per value reduced to 8"
+    if frame.interlaced_frame:
+        yield "interlaced, not deinterlaced"
+    if (aspect := video.sample_aspect_ratio) not in (None, 0, 1):
+        yield f"pixels are not square ({aspect}), not scaled"
+
+
+def _converted(first: Any, rest: Iterator[Any], *, mode: str, name: str) -> Iterator[Frame]:
     from av.video.reformatter import VideoReformatter  # noqa: PLC0415 (an extra)
 
     reformatter = VideoReformatter()  # one for all frames: its tables are costly
@@ -160,7 +187,7 @@ def _converted(first: Any, rest: Iterator[Any], *, facts: VideoFacts, name: str)
                 "format, colour range, matrix)",
                 kind="size",
             )
-        pixels = reformatter.reformat(frame, format="rgba" if facts.mode == "RGBA" else "rgb24", threads=1)
+        pixels = reformatter.reformat(frame, format="rgba" if mode == "RGBA" else "rgb24", threads=1)
         yield np.asarray(pixels.to_ndarray())
 
 

@@ -62,7 +62,8 @@ def check_size(width: int, height: int, *, name: str) -> None:
 
 
 def cut_off(name: str, *, decoded: int, promised: int | None, reason: str) -> MediaError:
-    """The error for a clip that ends before its end, with both counts where there are two."""
-    of = "" if promised is None else f" of the {promised} that its metadata promises"
-    frames = "frame was" if decoded == 1 and promised is None else "frames were"
-    return MediaError(f"{name}: truncated or damaged, {decoded}{of} {frames} decoded ({reason})", kind="unreadable")
+    """The error for a clip that stops before its end, with both counts where there are two."""
+    counts = f"{decoded} {'frame was' if decoded == 1 else 'frames were'} decoded"
+    if promised is not None:
+        counts += f", its metadata promises {promised}"
+    return MediaError(f"{name}: truncated or damaged: {counts} ({reason})", kind="unreadable")
