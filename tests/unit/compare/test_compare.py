@@ -332,11 +332,6 @@ def test_a_link_to_the_reference_is_not_a_candidate_output(run):
     assert "path" in codes(run.compare())
 
 
-def test_video_is_refused_until_it_can_be_compared(run):
-    run.change(output=msgspec.structs.replace(run.case.output, kind="video"))
-    assert codes(run.compare()) == ["unsupported-output"]
-
-
 def test_layers_are_counted_and_named(run):
     run.change(output=msgspec.structs.replace(run.case.output, layers=2))
     images = {item.id: [run.parts.picture(i), run.parts.picture(i + 9)] for i, item in enumerate(run.items)}

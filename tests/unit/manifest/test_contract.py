@@ -156,7 +156,7 @@ def test_the_content_of_an_input_is_part_of_it(contract_of: Callable[..., str], 
 
 
 def test_what_a_component_gets_is_part_of_it(contract_of: Callable[..., str]) -> None:
-    base = "task: component\noutput: {kind: tensors}\n"
+    base = "task: component\noutput: {kind: tensors}\nmeasure: {output: [{metric: relative_l2, aggregate: max}]}\n"
     tensor = f"{{golden: {{name: a, version: 1, digest: {DIGEST}}}, entry: x}}"
     parts = [
         "{name: vae}",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from paritygate.manifest.case import RUNNABLE_KINDS, Case, Item, Output
+from paritygate.manifest.case import Case, Item, Output
 from paritygate.media.paths import list_files
 from paritygate.records.model import OUTPUTS_FOLDER, Finding, LegRecord
 
@@ -26,11 +26,6 @@ def sized(output: Output, item: Item) -> Output:
 
 def check_structure(case: Case, items: tuple[Item, ...], legs: tuple[LegRecord, ...], run_dir: Path) -> list[Finding]:
     """Every way in which the sets of outputs differ from the suite; empty when both legs hold exactly the suite."""
-    if case.output.kind not in RUNNABLE_KINDS:
-        message = (
-            f"outputs of kind {case.output.kind!r} cannot be compared by this version, only {', '.join(RUNNABLE_KINDS)}"
-        )
-        return [Finding(code="unsupported-output", message=message)]
     if not items or not (case.measure.output or case.measure.exact):
         return [Finding(code="nothing-compared", message="the suite or the list of measurements is empty")]
     return [finding for leg in legs for finding in _leg_findings(case, items, leg, run_dir / leg.name)]

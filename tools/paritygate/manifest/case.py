@@ -16,9 +16,8 @@ Claim = Literal["native-parity", "acceleration", "api-consistency", "golden-regr
 LegName = Literal["reference", "candidate", "low_precision"]
 Aggregate = Literal["min", "max", "mean", "median", "p01", "p99", "all"]
 
-
-#: Kinds of output that this version can store and compare.
-RUNNABLE_KINDS = ("images",)
+OutputKind = Literal["images", "video", "audio", "video_audio", "tensors"]
+Representation = Literal["encoded", "raw"]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +39,14 @@ class InputMedia(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """The declared structure of what each request gives. Sizes in pixels, rates in hertz."""
+    """The declared structure of what each request gives. Sizes in pixels, rates in hertz.
 
-    kind: Literal["images", "video", "audio", "video_audio", "tensors"]
+    ``representation``: clips and sound are compared as the engine's own arrays (``raw``, what None means), or as the
+    files that it encoded. ``composite``: the colour, ``#rrggbb``, that RGBA images are laid on before anything is
+    measured; without it nothing is laid on anything, and all four channels are compared.
+    """
+
+    kind: OutputKind
     count: int = 1
     width: int | None = None
     height: int | None = None
@@ -53,6 +57,28 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     fps: float | None = None
     sample_rate_hz: int | None = None
     channels: int | None = None
+    representation: Representation | None = None
+    composite: str | None = None
+
+    @property
+    def has_video(self) -> bool:
+        """Whether each request gives a clip."""
+        return self.kind in ("video", "video_audio")
+
+    @property
+    def has_audio(self) -> bool:
+        """Whether each request gives sound."""
+        return self.kind in ("audio", "video_audio")
+
+    @property
+    def compared_as(self) -> Representation:
+        """``representation``, with its default."""
+        return self.representation or "raw"
+
+    @property
+    def measured_mode(self) -> str:
+        """The mode of the pixels that are measured."""
+        return "RGB" if self.composite else self.mode
 
 
 class Feature(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from paritygate import __version__
 from paritygate.errors import UsageError
-from paritygate.manifest.case import RUNNABLE_KINDS, Case, Leg
+from paritygate.manifest.case import Case, Leg
 from paritygate.records.canonical import sha256_file
 from paritygate.runners import devices, probe, weights
 from paritygate.runners.leg import interpreter, leg_environment
@@ -151,10 +151,12 @@ def _input_problems(case: Case) -> Iterator[PreflightProblem]:
 def _ability_problems(case: Case, legs: tuple[Leg, ...]) -> Iterator[PreflightProblem]:
     """What the case asks of a runner that this version cannot do."""
     fix = "upgrade paritygate"
-    if case.output.kind not in RUNNABLE_KINDS:
-        message = f"output.kind {case.output.kind} cannot run in this version; it can run: {', '.join(RUNNABLE_KINDS)}"
-        yield PreflightProblem(code="output", message=message, fix=fix)
     for leg in legs:
+        if leg.runner in RUNNERS and case.output.kind not in (kinds := RUNNERS[leg.runner].kinds):
+            message = (
+                f"the runner {leg.runner!r} cannot give {case.output.kind} in this version, only {', '.join(kinds)}"
+            )
+            yield PreflightProblem(code="output", message=message, fix=f"{fix}, or use an adapter", leg=leg.name)
         if case.inputs and leg.runner in RUNNERS and not RUNNERS[leg.runner].takes_inputs:
             message = f"the runner {leg.runner!r} cannot take request.inputs in this version"
             yield PreflightProblem(code="runner", message=message, fix=f"{fix}, or use an adapter", leg=leg.name)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import get_args
 
 import msgspec
 
 from paritygate.errors import UsageError
+from paritygate.manifest.case import OutputKind
 
 
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,13 +16,14 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
     ``module`` defines ``run(job, writer)`` and is imported only in the worker. ``distributions`` must be
     installed in the leg's interpreter; ``extra`` is the part of this package that brings them. ``takes_inputs``:
-    whether it can hand conditioning media to the model.
+    whether it can hand conditioning media to the model. ``kinds``: the kinds of output that it can store.
     """
 
     module: str
     distributions: tuple[str, ...]
     extra: str
     takes_inputs: bool
+    kinds: tuple[OutputKind, ...]
 
 
 #: What every worker needs, whatever it runs.
@@ -34,8 +37,15 @@ RUNNERS = MappingProxyType(
             distributions=("diffusers", "safetensors", "torch", "transformers"),
             extra="diffusers",
             takes_inputs=False,
+            kinds=("images",),
         ),
-        "python": Runner(module="paritygate.runners.python", distributions=(), extra="run", takes_inputs=True),
+        "python": Runner(
+            module="paritygate.runners.python",
+            distributions=(),
+            extra="run",
+            takes_inputs=True,
+            kinds=get_args(OutputKind),
+        ),
     }
 )
 

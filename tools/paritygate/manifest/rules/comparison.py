@@ -8,8 +8,6 @@ from paritygate.errors import Problem
 from paritygate.manifest.build import measurement_id
 from paritygate.manifest.paths import LEGS
 from paritygate.manifest.rules.context import CaseContext
-from paritygate.manifest.wording import nearest
-from paritygate.metrics.specs import SPECS
 
 #: A node id becomes a folder, a CI step key and a pytest id. The schemas of case and gate files say the same.
 MAX_ID_LENGTH = 100
@@ -61,22 +59,3 @@ def duplicate_measurement(case: CaseContext) -> Iterable[Problem]:
                 ("measure", "output", index), "duplicate-measurement", message, hint="remove one, or give it an id"
             )
         seen.add(name)
-
-
-def metric(case: CaseContext) -> Iterable[Problem]:
-    """Every metric exists."""
-    for index, entry in enumerate(case.data["measure"].get("output", ())):
-        if entry["metric"] not in SPECS:
-            message = f"no metric {entry['metric']!r}"
-            hint = nearest(entry["metric"], SPECS)
-            yield case.at(("measure", "output", index, "metric"), "metric", message, hint=hint)
-
-
-def target(case: CaseContext) -> Iterable[Problem]:
-    """A target lies within the range of its metric."""
-    for index, entry in enumerate(case.data["measure"].get("output", ())):
-        spec = SPECS.get(entry["metric"])
-        value = entry.get("target")
-        if spec is not None and value is not None and not spec.low <= value <= spec.high:
-            message = f"the target {value} is outside the range of {spec.name}, {spec.low:g} to {spec.high:g}"
-            yield case.at(("measure", "output", index, "target"), "target", message)

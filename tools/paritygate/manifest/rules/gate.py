@@ -138,10 +138,10 @@ def _measurements(gate: GateContext, profile: Mapping[str, Any]) -> dict[str, st
 
 
 def _bounds(gate: GateContext) -> Iterator[tuple[Pointer, Mapping[str, Any], Spec]]:
-    """The bounds on known measurements, each with the facts of its metric."""
+    """The bounds on known measurements that can have one, each with the facts of its metric."""
     for pointer, profile in _profiles(gate):
         known = _measurements(gate, profile) or {}
         for index, bound in enumerate(profile["bounds"]):
             spec = SPECS.get(known.get(bound["measurement"], ""))
-            if spec is not None:
+            if spec is not None and spec.direction != "none":
                 yield (*pointer, "bounds", index), bound, spec

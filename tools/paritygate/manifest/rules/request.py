@@ -199,3 +199,14 @@ def task_output(case: CaseContext) -> Iterable[Problem]:
         yield case.at_key(
             ("output",), "task-output", "the task layered declares the number of layers", hint="add output.layers"
         )
+
+
+def output_keys(case: CaseContext) -> Iterable[Problem]:
+    """What is said of the output belongs to its kind: a representation to clips and sound, a background to RGBA."""
+    output = case.data["output"]
+    if "representation" in output and output["kind"] in ("images", "tensors"):
+        message = f"{output['kind']} are kept lossless, as arrays: they have no representation to choose"
+        yield case.at_key(("output", "representation"), "output-keys", message, hint="remove representation")
+    if "composite" in output and (output["kind"], output.get("mode")) != ("images", "RGBA"):
+        message = "only images of mode RGBA can be laid on a colour"
+        yield case.at_key(("output", "composite"), "output-keys", message, hint="remove composite")

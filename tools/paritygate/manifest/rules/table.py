@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paritygate.manifest.rules import ci, comparison, gate, request
+from paritygate.manifest.rules import ci, comparison, gate, metrics, request
 from paritygate.manifest.rules.context import CaseRule, GateRule
 
 #: Checks of one resolved case. Sorted by name.
@@ -12,9 +12,11 @@ CASE_RULES: tuple[CaseRule, ...] = (
         "the claim acceleration names a feature and how a run shows it",
         comparison.acceleration_feature,
     ),
+    CaseRule("cosine-alone", "where cosine is measured, so is a magnitude", metrics.cosine_alone),
     CaseRule("duplicate-difference", "a difference is declared once", comparison.duplicate_difference),
     CaseRule("duplicate-measurement", "measurement ids differ", comparison.duplicate_measurement),
     CaseRule("files", "inputs, adapters, prompt files and shipped models are there", request.files),
+    CaseRule("float-pixels", "float pixels are those of images and raw clips", metrics.float_pixels),
     CaseRule("golden-leg", "the claim golden-regression has a golden leg", comparison.golden_leg),
     CaseRule("hardware", "some preset offers the SKU with that many cards", ci.hardware),
     CaseRule(
@@ -24,8 +26,11 @@ CASE_RULES: tuple[CaseRule, ...] = (
     CaseRule("inputs", "a task that starts from media has inputs", request.inputs),
     CaseRule("lane", "the lane is in lanes.yml", ci.lane),
     CaseRule("latents", "shared latents declare their shape, once and for all sizes", request.latents),
-    CaseRule("metric", "every metric exists", comparison.metric),
+    CaseRule("metric", "every metric exists", metrics.metric),
+    CaseRule("metric-direction", "every metric has a better direction", metrics.metric_direction),
+    CaseRule("metric-kind", "every metric is defined for the kind of output", metrics.metric_kind),
     CaseRule("model", "a digest as revision belongs to a named folder", request.model),
+    CaseRule("output-keys", "what is said of the output belongs to its kind", request.output_keys),
     CaseRule("path", "every path stays in the project", request.paths),
     CaseRule("prompt", "a task that starts from words has a prompt", request.prompt),
     CaseRule("seed", "every request has a seed; derived ones count from request.seed", request.seed),
@@ -33,7 +38,7 @@ CASE_RULES: tuple[CaseRule, ...] = (
     CaseRule("sources", "@names are in sources.yml, and paths lead to something", ci.sources),
     CaseRule("step-key", "the node id does not read as a UUID", ci.step_key),
     CaseRule("suite", "prompt files hold prompts, zipped lists have one length, it fits a run", request.suite),
-    CaseRule("target", "a target lies within the range of its metric", comparison.target),
+    CaseRule("target", "a target lies within the range of its metric", metrics.target),
     CaseRule("task-output", "kind and size of the output are what task and suite make", request.task_output),
     CaseRule("timeout", "the time limit fits the lane", ci.timeout),
 )
