@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from paritygate.metrics import blas
+from paritygate.metrics import blas, image_kernel
 from paritygate.metrics.pixels import Array
 from paritygate.metrics.tiles import CELL, Floats, cell_count
 
@@ -51,10 +51,19 @@ _Area = tuple[slice, slice]
 def loss_sums(reference: Array, candidate: Array, *, data_range: float, plane: Plane) -> Floats:
     """``(cells down, cells across)``: 1 - SSIM added up over the windows centred in each cell of one plane."""
     height, width = reference.shape[:2]
+    exact = height * width <= _SMALL
+    compiled = (
+        None
+        if exact
+        else image_kernel.loss_sums(
+            reference, candidate, data_range=data_range, channel=None if plane == "y" else plane
+        )
+    )
+    if compiled is not None:
+        return compiled
     sums: Floats = np.zeros((cell_count(height), cell_count(width)))
     rows, columns = _even(height, _ROWS), _even(width, _COLUMNS)
     pixels = np.float64 if plane == "y" or reference.dtype == np.float64 else np.float32
-    exact = height * width <= _SMALL
     quick, careful = None if exact else _Blocks(rows, columns, np.float32, pixels), None
     with blas.one_thread():
         for left in range(0, width - RADIUS, columns):
