@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from paritygate.errors import MetricError
 from paritygate.metrics.threeway_bins import Bins, common_bins, overlap
-from paritygate.metrics.threeway_errors import LEGS, Errors, Pass, measured
+from paritygate.metrics.threeway_errors import LEGS, Moments, Part, Pass, measured
 from paritygate.metrics.threeway_rule import DEFAULT_RULE, Clause, Rule, clauses
 from paritygate.metrics.values import Value, refused
 from paritygate.metrics.widen import FLOATS
@@ -166,18 +166,15 @@ def _checked(triple: Triple) -> tuple[tuple[NDArray[Any], ...], tuple[str, str, 
 
 
 def _row(name: str, shape: tuple[int, ...], dtypes: tuple[str, str, str], found: Pass, *, rule: Rule) -> Row:
-    problem = _problem(found)
-    scale = max(abs(found.smallest), abs(found.biggest)), math.sqrt(found.squares)
-    low, target = (LegErrors() if problem else _leg_errors(errors, *scale) for errors in (found.low, found.target))
-    root = math.sqrt(math.prod(shape))
+    problem, low, target = _problem(found), found.whole.low, found.whole.target
     return Row(
         name=name,
         shape=shape,
         dtypes=dtypes,
-        low=low,
-        target=target,
-        linf_ratio=_ratio(target.max_abs, low.max_abs, floor=rule.floor),
-        l2_ratio=_ratio(target.l2, low.l2, floor=rule.floor * root),
+        low=LegErrors() if problem else _leg_errors(low, found.whole),
+        target=LegErrors() if problem else _leg_errors(target, found.whole),
+        linf_ratio=math.nan if problem else _ratio(target.largest, low.largest, floor=rule.floor),
+        l2_ratio=math.nan if problem else _root_ratio(target.energy, low.energy, floor=rule.floor, count=low.count),
         non_finite=found.non_finite,
         problem=problem,
     )
@@ -193,42 +190,48 @@ def _problem(found: Pass) -> str:
         )
         invalid = "reference invalid: " if "reference" in found.non_finite else ""
         return invalid + "; ".join(counts)
-    for errors in (found.low, found.target):
-        if not math.isfinite(errors.l2) or (errors.l2 == 0) != (errors.largest == 0):
+    for errors in (found.whole.low, found.whole.target):
+        if not math.isfinite(errors.energy) or (errors.energy == 0) != (errors.largest == 0):
             return "the squares of the errors leave the range of float64"
     return ""
 
 
-def _leg_errors(errors: Errors, largest: float, norm: float) -> LegErrors:
+def _leg_errors(errors: Moments, whole: Part) -> LegErrors:
+    largest, norm = max(abs(whole.smallest), abs(whole.biggest)), math.sqrt(whole.squares)
+    l2 = math.sqrt(errors.energy)
     return LegErrors(
         max_abs=errors.largest,
-        l2=errors.l2,
-        rms=errors.rms,
-        std=errors.std,
+        l2=l2,
+        rms=l2 / math.sqrt(errors.count),
+        std=math.sqrt(errors.variance),
         mean=errors.mean,
         relative_linf=errors.largest / largest if largest else math.nan,
-        relative_l2=errors.l2 / norm if norm else math.nan,
+        relative_l2=l2 / norm if norm else math.nan,
     )
 
 
 def _ratio(target: float, low: float, *, floor: float) -> float:
-    # Not max(): it loses a NaN in the second place.
-    target, low = (floor if error < floor else error for error in (target, low))
+    target, low = max(target, floor), max(low, floor)
     if low == 0:
-        return 1.0 if target == 0 else target * math.inf
+        return 1.0 if target == 0 else math.inf
     return target / low
+
+
+def _root_ratio(target: float, low: float, *, floor: float, count: int) -> float:
+    # The root of the quotient: the quotient of two roots puts an exact 3 just below 3.
+    return math.sqrt(_ratio(target, low, floor=floor * floor * count))
 
 
 def _judged(rows: tuple[Row, ...], passes: list[Pass], *, rule: Rule) -> ThreeWay:
     problems = [f"input {row.name!r}: {row.problem}" for row in rows if row.problem]
-    low = functools.reduce(Errors.merged, (found.low for found in passes))
-    target = functools.reduce(Errors.merged, (found.target for found in passes))
-    if min(found.smallest for found in passes) == max(found.biggest for found in passes):
+    whole = functools.reduce(Part.merged, (found.whole for found in passes))
+    if whole.smallest == whole.biggest:
         problems.append("the exact reference holds one value only, so nothing was compared")
-    bins = None if problems else common_bins(low.keys, target.keys)
+    keys = functools.reduce(np.add, (found.keys for found in passes))
+    bins = None if problems else common_bins(keys[0], keys[1])
     values = {
         "bhattacharyya": refused(problems[0]) if bins is None else overlap(bins),
-        "sigma_ratio": refused(problems[0]) if problems else _sigma_ratio(low, target, floor=rule.floor),
+        "sigma_ratio": refused(problems[0]) if problems else _sigma_ratio(whole, floor=rule.floor),
         "linf_ratio": refused(problems[0]) if problems else _worst(rows, "linf_ratio", "max_abs"),
         "l2_ratio": refused(problems[0]) if problems else _worst(rows, "l2_ratio", "l2"),
     }
@@ -239,7 +242,7 @@ def _judged(rows: tuple[Row, ...], passes: list[Pass], *, rule: Rule) -> ThreeWa
         verdict=verdict,
         **values,
         bins=bins,
-        values=low.count,
+        values=whole.low.count,
         rows=rows,
         rule=rule,
         clauses=judged,
@@ -248,8 +251,10 @@ def _judged(rows: tuple[Row, ...], passes: list[Pass], *, rule: Rule) -> ThreeWa
     )
 
 
-def _sigma_ratio(low: Errors, target: Errors, *, floor: float) -> Value:
-    return Value(_ratio(target.std, low.std, floor=floor), {"low": low.std, "target": target.std})
+def _sigma_ratio(whole: Part, *, floor: float) -> Value:
+    low, target = whole.low.variance, whole.target.variance
+    number = _root_ratio(target, low, floor=floor, count=1)
+    return Value(number, {"low": math.sqrt(low), "target": math.sqrt(target)})
 
 
 def _worst(rows: tuple[Row, ...], ratio: str, error: str) -> Value:

@@ -33,8 +33,8 @@ def widened(chunk: NDArray[Any], dtype: str) -> NDArray[np.float32] | NDArray[np
         return chunk.astype(np.float64, copy=False)
     if dtype == "bfloat16":
         return (chunk.astype(np.uint32) << 16).view(np.float32)
-    if dtype in ("float8_e4m3fn", "float8_e5m2"):
-        values: NDArray[np.float32] = _float8_values(dtype)[chunk]
+    if dtype.startswith("float8"):
+        values: NDArray[np.float32] = np.take(_float8_values(dtype), chunk)
         return values
     return chunk.astype(np.float32, copy=False)
 
@@ -43,9 +43,11 @@ def widened(chunk: NDArray[Any], dtype: str) -> NDArray[np.float32] | NDArray[np
 def _float8_values(dtype: str) -> NDArray[np.float32]:
     """The value of each of the 256 bytes, by the OCP specification of 8-bit floats (2023)."""
     codes = np.arange(256, dtype=np.uint16)
-    if dtype == "float8_e5m2":
-        return (codes << 8).view(np.float16).astype(np.float32)
-    # Read as a half float, the exponent's bias of 7 is 8 too small; there is no infinity, and one NaN per sign.
-    magnitudes = ((codes & 0x7F) << 7).view(np.float16).astype(np.float32) * np.float32(256)
-    magnitudes[[0x7F, 0xFF]] = np.nan
-    return np.where(codes & 0x80, -magnitudes, magnitudes).astype(np.float32)
+    # Read as the upper byte of a half float: all of e5m2, while e4m3fn has one mantissa bit more, an exponent whose
+    # bias of 7 is then 8 too small, no infinity, and one NaN for each sign.
+    halves = codes << 8 if dtype == "float8_e5m2" else ((codes & 0x80) << 8) | ((codes & 0x7F) << 7)
+    values = np.asarray(halves.view(np.float16), np.float32)
+    if dtype == "float8_e4m3fn":
+        values *= 256
+        values[[0x7F, 0xFF]] = np.nan
+    return values

@@ -16,7 +16,7 @@ THREEWAY: tuple[Spec, ...] = (
         kinds=("threeway",),
         formula=(
             "sum over bins of sqrt(p q), p and q the shares of the errors low - reference and target - reference of "
-            "all inputs; bins: sign, and 8 steps per power of two (fewer below 8,192 values); one bin around 0"
+            "all inputs; bins: sign, and 8 steps per power of two (fewer below 16,384 values); one bin around 0"
         ),
         source="Bhattacharyya 1943; the bins are ours and named in the result, since the value depends on them",
         direction="higher",
