@@ -14,7 +14,7 @@
 #define TILE_ROWS 64
 #define TILE_COLUMNS 128
 #define PADDED_ROWS (TILE_ROWS + 2 * RADIUS)
-#define PADDED_COLUMNS (TILE_COLUMNS + 2 * RADIUS)
+#define PADDED_COLUMNS (TILE_COLUMNS + 16) /* at least twice the radius; rows of whole cache lines */
 #define INLINE static inline __attribute__((always_inline))
 
 enum { BYTES, WORDS, FLOATS, DOUBLES };
