@@ -18,7 +18,7 @@ from paritygate.media.tensor_data import DTYPES, RAW_BITS, UNNAMED, Bytes, Tenso
 MAX_INFLATED_BYTES = 2 << 30
 #: An array that is larger must not be packed tighter than ``MAX_INFLATION``: that is a bomb, or a lot of zeros.
 FREELY_INFLATED_BYTES = 64 << 20
-MAX_INFLATION = 256
+MAX_INFLATION = 100
 
 _DESCR = MappingProxyType({dtype.str: name for name, dtype in DTYPES.items() if name not in RAW_BITS})
 # What NumPy writes for types it does not know, and for raw bits.
@@ -67,18 +67,19 @@ def read_npz(path: Path, *, dtype: str | None) -> list[Tensor]:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             _check_members(members, size=data.size, name=str(path))
-            return [
-                _tensor(
-                    _stored(data, member) if member.compress_type == zipfile.ZIP_STORED else _inflated(archive, member),
-                    declared=dtype,
-                    name=member.filename.removesuffix(".npy"),
-                    label=f"{path}: {member.filename!r:.80}",
-                )
-                for member in members
-            ]
+            return [_member(archive, data, member, declared=dtype, name=str(path)) for member in members]
     except _ZIP_ERRORS as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise MediaError(f"{path}: truncated or damaged .npz file ({text:.80})", kind="unreadable") from error
+
+
+def _member(
+    archive: zipfile.ZipFile, data: Bytes, member: zipfile.ZipInfo, *, declared: str | None, name: str
+) -> Tensor:
+    label = f"{name}: {member.filename!r:.80}"
+    stored = member.compress_type == zipfile.ZIP_STORED
+    content = _stored(data, member) if stored else _inflated(archive, member, label=label)
+    return _tensor(content, declared=declared, name=member.filename.removesuffix(".npy"), label=label)
 
 
 def _tensor(data: Bytes, *, declared: str | None, name: str, label: str) -> Tensor:
@@ -141,7 +142,11 @@ def _stored(data: Bytes, member: zipfile.ZipInfo) -> Bytes:
     head = data[member.header_offset : member.header_offset + 30].tobytes()
     if len(head) < 30 or not head.startswith(b"PK\x03\x04"):
         raise ValueError("a member is not where the directory says")
-    start = member.header_offset + 30 + sum(struct.unpack("<HH", head[26:]))
+    name, extra = struct.unpack("<HH", head[26:])
+    start = member.header_offset + 30 + name + extra
+    # Members of different names then cannot share their bytes.
+    if data[member.header_offset + 30 :][:name].tobytes() != _encoded_name(member):
+        raise ValueError("a member has another name than the directory says")
     content = data[start : start + member.file_size]
     if member.file_size != member.compress_size or content.size != member.file_size:
         raise ValueError("a member is cut off")
@@ -150,11 +155,15 @@ def _stored(data: Bytes, member: zipfile.ZipInfo) -> Bytes:
     return content
 
 
-def _inflated(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Bytes:
-    """The bytes of a compressed member, when they are as many as its own first bytes promise."""
+def _encoded_name(member: zipfile.ZipInfo) -> bytes:
+    return member.orig_filename.encode("utf-8" if member.flag_bits & 0x800 else "cp437")
+
+
+def _inflated(archive: zipfile.ZipFile, member: zipfile.ZipInfo, *, label: str) -> Bytes:
+    """The bytes of a compressed member, when it begins like an array."""
     with archive.open(member) as stream:
         head = stream.read(MAX_HEADER_BYTES)
-        read_header(head, name=member.filename)
+        read_header(head, name=label)
         # Memory is taken from the system only as it is filled, so a false promise costs nothing.
         content = np.empty(member.file_size, np.uint8)
         filled, block = 0, head
