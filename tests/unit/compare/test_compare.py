@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from paritygate.compare.compare import compare_legs
+from paritygate.compare.pixels import Pixels, laid_on
 from paritygate.manifest.case import Feature
 from paritygate.media.images import encode_png
 from paritygate.records.codec import dumps, loads
@@ -377,3 +378,91 @@ def test_an_acceleration_case_without_a_feature_shows_nothing(run):
 def test_an_identical_output_of_an_idle_feature_is_named(run):
     run.candidate = run.write("candidate")
     assert "bit-identical to the reference" in accelerate(run, {"quantised_nodes": 0}).message
+
+
+# What a metric tells of its worst value.
+
+
+def test_the_worst_tile_of_the_worst_item_is_named_by_its_place(run):
+    size = 64
+    images = {item.id: [np.kron(run.parts.picture(i), np.ones((3, 3, 1), np.float32))[:size, :size]]
+              for i, item in enumerate(run.items)}  # fmt: skip
+    measured = (run.parts.measurement("abs_diff_worst_tile", "max"), run.parts.measurement("signed_mean_worst", "max"))
+    run.change(
+        output=msgspec.structs.replace(run.case.output, width=size, height=size),
+        measure=msgspec.structs.replace(run.case.measure, output=measured),
+    )
+    run.reference, run.candidate = run.write("reference", images=images), run.write("candidate", images=images)
+    holed = images["001"][0].copy()
+    holed[16:32, 32:48, 0] = 1 - holed[16:32, 32:48, 0]
+    run.swap("candidate", "001", holed)
+    tile, signed = run.compare().measurements
+    assert (tile.worst_item, tile.worst_detail) == ("001/0", {"x": 32, "y": 16, "width": 16, "height": 16})
+    means = signed.worst_detail["signed_mean_per_channel"]
+    assert abs(means[0]) == signed.value > 0
+    assert means[1:] == [0, 0]
+
+
+# Layers and alpha.
+
+
+def layered(run, *, order=(0, 1, 2), **changes):
+    """Both legs give three RGBA layers an item; the candidate in this order."""
+    run.change(
+        output=msgspec.structs.replace(run.case.output, layers=3, mode="RGBA", alpha="straight", **changes),
+        measure=msgspec.structs.replace(run.case.measure, output=(run.parts.measurement("abs_diff_max", "max"),)),
+    )
+    layers = []
+    for number in range(3):
+        colour = run.parts.picture(number)
+        layers.append(np.concatenate([colour, 0.25 * number + 0.5 * run.parts.picture(9)[..., :1]], axis=2))
+    run.reference = run.write("reference", images={item.id: layers for item in run.items})
+    run.candidate = run.write("candidate", images={item.id: [layers[i] for i in order] for item in run.items})
+    return layers
+
+
+def test_layers_are_an_ordered_sequence_compared_index_by_index(run):
+    layered(run)
+    assert run.compare().bit_identical
+    layered(run, order=(0, 2, 1))
+    (measured,) = run.compare().measurements
+    assert list(measured.values)[:3] == ["000/0", "000/1", "000/2"]
+    assert measured.values["000/0"] == 0
+    assert min(measured.values["000/1"], measured.values["000/2"]) > 0.1
+
+
+def test_alpha_counts_like_a_colour_and_nothing_is_composited_unless_declared(run):
+    layers = layered(run)
+    clear = layers[1].copy()
+    clear[..., 3] = 0
+    for leg, colour in (("reference", 0.2), ("candidate", 0.9)):
+        hidden = clear.copy()
+        hidden[4:8, 4:8, :3] = colour
+        setattr(run, leg, run.write(leg, images={item.id: [layers[0], hidden, layers[2]] for item in run.items}))
+    (bare,) = run.compare().measurements
+    assert bare.values["000/1"] == pytest.approx(0.7, abs=0.01), "colour under full transparency is part of the output"
+    run.change(output=msgspec.structs.replace(run.case.output, composite="#336699"))
+    result = run.compare()
+    assert result.measurements[0].value == 0, "on a colour, what is transparent cannot be seen"
+    assert not result.bit_identical
+
+
+def test_a_missing_layer_is_counted_not_skipped(run):
+    layers = layered(run)
+    run.candidate = run.write("candidate", images={item.id: layers[:2] for item in run.items})
+    result = run.compare()
+    assert set(codes(result)) == {"image-count", "extra-output"}
+    assert "gave 2 images, expected 3 (item 000)" in result.invalid[0].message
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [("straight", [0.75, 0.5, 0.5]), ("premultiplied", [0.95, 0.5, 0.5])])
+def test_a_declared_colour_is_what_half_transparent_red_is_laid_on(alpha, expected):
+    rgba = np.array([[[1.0, 0.5, 0.5, 0.5]]], np.float32) if alpha == "straight" else None
+    rgba = np.array([[[0.7, 0.25, 0.25, 0.5]]], np.float32) if rgba is None else rgba
+    pixels = Pixels(stored=np.rint(rgba * 255).astype(np.uint8), floats=rgba)
+    laid = laid_on(pixels, "#808080", alpha=alpha)
+    background = 0x80 / 255
+    colour = rgba[0, 0, :3] * (0.5 if alpha == "straight" else 1)
+    assert laid.floats[0, 0] == pytest.approx(colour + 0.5 * background)
+    assert laid.floats[0, 0] == pytest.approx(expected, abs=0.003)
+    assert np.abs(laid.stored[0, 0] / 255 - laid.floats[0, 0]).max() < 1.2 / 255

@@ -9,11 +9,12 @@ import pytest
 from PIL import Image
 
 from paritygate.manifest.case import Item, Output
+from paritygate.media.levels import to_stored
 from paritygate.records.codec import loads
 from paritygate.records.model import Effective
 from paritygate.runners import writer as module
 from paritygate.runners.job import Job, Outputs
-from paritygate.runners.writer import LegWriter, latents_digest, to_stored
+from paritygate.runners.writer import LegWriter, latents_digest
 
 
 @pytest.fixture

@@ -5,23 +5,35 @@ Nothing is judged here. What cannot be compared is a finding in ``Comparison.inv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-
-import numpy as np
+from types import MappingProxyType
 
 from paritygate.compare.checklist import checklist
 from paritygate.compare.exact import Context, compare_exact
 from paritygate.compare.feature import feature_evidence
-from paritygate.compare.measure import Values, results, wanted_metrics
-from paritygate.compare.pixels import Pixels, load_pixels
-from paritygate.compare.structure import check_structure, images_per_item, sized
+from paritygate.compare.measure import Values, results
+from paritygate.compare.place import Place, Side
+from paritygate.compare.structure import check_structure, outputs_per_item, sized
 from paritygate.errors import MediaError
-from paritygate.manifest.case import Case, Item
+from paritygate.manifest.case import Case, Item, Measurement
 from paritygate.media.npy import decode_float
 from paritygate.media.paths import read_contained
 from paritygate.records.canonical import sha256_bytes
 from paritygate.records.model import SHARED_LATENTS, Comparison, Finding, LegRecord
+
+_Compare = Callable[[Place, tuple[Measurement, ...], "Values | None"], tuple[list[Finding], bool]]
+#: Kind of output -> the modules of this room that compare its parts; those of other kinds are not loaded.
+_PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "audio": ("sounds",),
+        "images": ("images",),
+        "tensors": ("tensors",),
+        "video": ("clips",),
+        "video_audio": ("clips", "sounds"),
+    }
+)
 
 
 def compare_legs(
@@ -70,33 +82,28 @@ def _measure(
     """Read and measure pair by pair, so that memory holds one pair; returns findings and whether all are equal."""
     invalid: list[Finding] = []
     equal = True
-    wanted = wanted_metrics(case.measure.output)
-    files = [{item.id: item.images for item in leg.items} for leg in (reference, candidate)]
+    parts = _comparisons(case.output.kind)
+    given = [{item.id: item for item in leg.items} for leg in (reference, candidate)]
     for item in items:
         output = sized(case.output, item)
-        for index in range(images_per_item(case)):
-            pair = [
-                load_pixels(output, by_item[item.id][index], directory=run_dir / leg.name, leg=leg.name, item=item.id)
-                for leg, by_item in zip((reference, candidate), files, strict=True)
-            ]
-            left, right = pair
-            if isinstance(left, Pixels) and isinstance(right, Pixels):
-                equal = equal and np.array_equal(left.stored, right.stored)
-                if not invalid and (finding := _unequal_shapes(left, right, item.id)):
-                    pair.append(finding)
-                elif not invalid:
-                    into.add(f"{item.id}/{index}", left, right, wanted=wanted)
-            invalid += [side for side in pair if isinstance(side, Finding)]
+        sides = [
+            Side(leg=leg.name, directory=run_dir / leg.name, item=by_id[item.id])
+            for leg, by_id in zip((reference, candidate), given, strict=True)
+        ]
+        for index in range(outputs_per_item(case.output)):
+            place = Place(output=output, index=index, reference=sides[0], candidate=sides[1])
+            for compare in parts:
+                # After the first finding no number counts, and the rest is only checked.
+                findings, same = compare(place, case.measure.output, None if invalid else into)
+                invalid += findings
+                equal = equal and same
     return invalid, equal and not invalid
 
 
-def _unequal_shapes(reference: Pixels, candidate: Pixels, item: str) -> Finding | None:
-    """A case that declares no size still needs equal sizes."""
-    if reference.stored.shape == candidate.stored.shape:
-        return None
-    sizes = [f"{pixels.stored.shape[1]}x{pixels.stored.shape[0]}" for pixels in (reference, candidate)]
-    message = f"item {item}: the reference is {sizes[0]}, the candidate {sizes[1]}; nothing is resized"
-    return Finding(code="size", message=message, item=item)
+def _comparisons(kind: str) -> tuple[_Compare, ...]:
+    return tuple(
+        getattr(importlib.import_module(f"paritygate.compare.{name}"), f"compare_{name}") for name in _PARTS[kind]
+    )
 
 
 def _shared_digests(case: Case, items: tuple[Item, ...], run_dir: Path) -> Mapping[str, str] | str | None:

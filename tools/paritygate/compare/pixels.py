@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from paritygate.errors import MediaError
+from paritygate.compare.place import Refused
 from paritygate.manifest.case import Output
 from paritygate.media.images import decode_image
+from paritygate.media.levels import to_stored
 from paritygate.media.npy import decode_float
 from paritygate.media.paths import read_contained
 from paritygate.records.canonical import sha256_bytes
-from paritygate.records.model import Finding, OutputFile
+from paritygate.records.model import OutputFile
 
 #: A channel whose standard deviation stays below one 8-bit level is flat.
 FLAT_STD_LEVELS = 1.0
@@ -35,28 +36,37 @@ class Pixels:
     stored: NDArray[np.uint8]
     floats: NDArray[np.float32] | None
 
-
-class Refused(Exception):  # noqa: N818 - a signal inside this room, not an error of the user
-    """One output file cannot take part; carries the finding."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
+    def of(self, pixels: str) -> NDArray[np.uint8] | NDArray[np.float32] | None:
+        """The ``stored`` or the ``float`` pixels; None where a leg gave no floats."""
+        return self.stored if pixels == "stored" else self.floats
 
 
-def load_pixels(output: Output, file: OutputFile, *, directory: Path, leg: str, item: str) -> Pixels | Finding:
-    """The verified pixels of one file of a leg, or the first reason why they cannot be compared."""
-    try:
-        stored = _stored(output, file, directory)
-        floats = _floats(file, directory, stored) if file.float_path else None
-        if reason := degenerate(stored):
-            raise Refused("degenerate", f"{file.path} is {reason}")
-    except MediaError as error:
-        return Finding(code=error.kind, message=f"the {leg} leg, item {item}: {error.message}", item=item)
-    except Refused as refusal:
-        return Finding(code=refusal.code, message=f"the {leg} leg, item {item}: {refusal.message}", item=item)
+def load_pixels(output: Output, file: OutputFile, *, directory: Path) -> Pixels:
+    """The verified pixels of one file of a leg.
+
+    Raises:
+        MediaError: when a file cannot be read as what it should be.
+        Refused: the first other reason why they cannot be compared.
+    """
+    stored = _stored(output, file, directory)
+    floats = _floats(file, directory, stored) if file.float_path else None
+    if reason := degenerate(stored):
+        raise Refused("degenerate", f"{file.path} is {reason}")
     return Pixels(stored=stored, floats=floats)
+
+
+def laid_on(pixels: Pixels, colour: str, *, alpha: str) -> Pixels:
+    """RGBA pixels as RGB ones in front of a colour, ``#rrggbb``; ``alpha`` is ``straight`` or ``premultiplied``."""
+    background = np.array([int(colour[start : start + 2], 16) for start in (1, 3, 5)]) / 255.0
+    floats = None if pixels.floats is None else _over(pixels.floats.astype(np.float64), background, alpha=alpha)
+    stored = to_stored(_over(pixels.stored / 255.0, background, alpha=alpha).astype(np.float32))
+    return Pixels(stored=stored, floats=None if floats is None else floats.astype(np.float32))
+
+
+def _over(rgba: NDArray[np.float64], background: NDArray[np.float64], *, alpha: str) -> NDArray[np.float64]:
+    opacity = rgba[..., 3:]
+    colour = rgba[..., :3] * opacity if alpha == "straight" else rgba[..., :3]
+    return np.clip(colour + (1.0 - opacity) * background, 0.0, 1.0)
 
 
 def degenerate(pixels: NDArray[np.uint8]) -> str:

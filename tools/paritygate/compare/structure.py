@@ -10,12 +10,26 @@ import msgspec
 
 from paritygate.manifest.case import Case, Item, Output
 from paritygate.media.paths import list_files
-from paritygate.records.model import OUTPUTS_FOLDER, Finding, LegRecord
+from paritygate.records.model import OUTPUTS_FOLDER, Finding, LegRecord, OutputItem
+
+_NOUNS = {"audio": "sounds", "tensors": "sets of tensors", "video": "clips"}
 
 
-def images_per_item(case: Case) -> int:
-    """How many images each request gives: count times layers."""
-    return case.output.count * (case.output.layers or 1)
+def outputs_per_item(output: Output) -> int:
+    """How many outputs each request gives: count times layers."""
+    return output.count * (output.layers or 1)
+
+
+def expected_roles(output: Output) -> dict[str, int]:
+    """How many files of which role each request gives. An encoded clip brings its sound in the same file."""
+    roles = {
+        "images": ("image",),
+        "video": ("video",),
+        "audio": ("audio",),
+        "tensors": ("tensors",),
+        "video_audio": ("video",) if output.compared_as == "encoded" else ("video", "audio"),
+    }
+    return dict.fromkeys(roles[output.kind], outputs_per_item(output))
 
 
 def sized(output: Output, item: Item) -> Output:
@@ -42,21 +56,28 @@ def _leg_findings(case: Case, items: tuple[Item, ...], leg: LegRecord, directory
             yield _finding("extra-output", leg, "gave an output that the suite does not ask for", item_id)
         elif times > 1:
             yield _finding("extra-output", leg, f"gave {times} outputs for one item", item_id)
-    count = images_per_item(case)
     for item in leg.items:
-        if len(item.images) != count:
-            yield _finding("image-count", leg, f"gave {len(item.images)} images, expected {count}", item.id)
+        yield from _count_findings(case.output, leg, item)
     yield from _file_findings(leg, directory)
+
+
+def _count_findings(output: Output, leg: LegRecord, item: OutputItem) -> Iterator[Finding]:
+    expected = expected_roles(output)
+    found = Counter({"image": len(item.images)}) + Counter(media.role for media in item.media)
+    for role in dict.fromkeys((*expected, *found)):
+        if found[role] != (count := expected.get(role, 0)):
+            code, noun = ("image-count", "images") if role == "image" else ("output-count", _NOUNS[role])
+            yield _finding(code, leg, f"gave {found[role]} {noun}, expected {count}", item.id)
 
 
 def _file_findings(leg: LegRecord, directory: Path) -> Iterator[Finding]:
     owner: dict[str, str] = {}
     for item in leg.items:
-        for image in item.images:
-            for path in filter(None, (image.path, image.float_path)):
-                if path in owner:
-                    yield _finding("shared-file", leg, f"names {path} twice, first for item {owner[path]}", item.id)
-                owner.setdefault(path, item.id)
+        images = (path for image in item.images for path in (image.path, image.float_path) if path)
+        for path in (*images, *(media.path for media in item.media)):
+            if path in owner:
+                yield _finding("shared-file", leg, f"names {path} twice, first for item {owner[path]}", item.id)
+            owner.setdefault(path, item.id)
     present = list_files(directory / OUTPUTS_FOLDER) if (directory / OUTPUTS_FOLDER).is_dir() else ()
     for name in present:
         if f"{OUTPUTS_FOLDER}/{name}" not in owner:

@@ -7,6 +7,13 @@ from paritygate.gates.files import GateProfile
 from paritygate.manifest.case import Case
 from paritygate.records.model import Comparison, DeviceProfile, LegRecord
 
+#: What 8-bit pixels were taken from.
+_EIGHT_BITS = {
+    "encoded": "8-bit pixels decoded from the encoded clips",
+    "lossless": "8-bit pixels from lossless files",
+    "raw": "8-bit pixels of the raw frames",
+}
+
 
 def scope_text(
     comparison: Comparison,
@@ -48,13 +55,26 @@ def scope_text(
 def _workload(case: Case, legs: tuple[LegRecord, ...]) -> str:
     items = min((len(leg.items) for leg in legs), default=0)
     size = f" of {case.output.width}x{case.output.height}" if case.output.width and case.output.height else ""
-    return f"{counted(items, 'request')}, {case.output.kind}{size} {case.output.mode}"
+    mode = "" if case.output.kind in ("audio", "tensors") else f" {case.output.mode}"
+    return f"{counted(items, 'request')}, {case.output.kind}{size}{mode}"
 
 
 def _representation(case: Case) -> str:
-    kinds = {entry.pixels for entry in case.measure.output}
-    words = {"stored": "8-bit pixels from lossless files", "float": "float pixels before rounding"}
-    return "compared as " + " and ".join(words[kind] for kind in sorted(kinds, reverse=True)) if kinds else "no pixels"
+    """What the numbers were taken from, for each sort of pixels or for the other kinds of output."""
+    output = case.output
+    if not case.measure.output:
+        return "nothing measured"
+    if output.kind == "tensors":
+        return "compared as tensors in their own dtypes"
+    sound = {"raw": "raw samples", "encoded": "samples decoded from the encoded files"}[output.compared_as]
+    if output.kind == "audio":
+        return f"compared as {sound}"
+    pixels = _EIGHT_BITS[output.compared_as if output.has_video else "lossless"]
+    words = {"stored": pixels, "float": "float pixels before rounding"}
+    kinds = sorted({entry.pixels for entry in case.measure.output}, reverse=True)
+    laid = f", laid on {output.composite}" if output.composite else ""
+    heard = f", with {sound}" if output.has_audio else ""
+    return "compared as " + " and ".join(words[kind] for kind in kinds) + laid + heard
 
 
 def _layers(comparison: Comparison, case: Case) -> list[str]:

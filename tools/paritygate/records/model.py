@@ -59,11 +59,29 @@ class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
     float_sha256: str | None = None
 
 
+class OutputMedia(msgspec.Struct, frozen=True, kw_only=True):
+    """One clip, sound or set of tensors as written by a leg. ``path`` is relative to the leg's directory.
+
+    ``raw``: the engine's own array in a ``.npy`` file, ``(frames, height, width, channels)`` uint8, or float32 in
+    [0, 1], of a clip at ``fps`` frames a second; ``(samples, channels)`` float32 of sound at ``sample_rate_hz``; or
+    tensors by name in a file of tensors. ``encoded``: a file as the engine gives it, which says such things itself;
+    one of a clip may hold its sound too.
+    """
+
+    role: Literal["video", "audio", "tensors"]
+    path: str
+    sha256: str
+    representation: Literal["encoded", "raw"]
+    fps: float | None = None
+    sample_rate_hz: int | None = None
+
+
 class OutputItem(msgspec.Struct, frozen=True, kw_only=True):
     """What a leg produced for one suite item."""
 
     id: str
-    images: tuple[OutputFile, ...]
+    images: tuple[OutputFile, ...] = ()
+    media: tuple[OutputMedia, ...] = ()
 
 
 class Effective(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,8 +151,10 @@ class ChecklistRow(msgspec.Struct, frozen=True, kw_only=True):
 class MeasurementResult(msgspec.Struct, frozen=True, kw_only=True):
     """One aggregated metric with every value behind it.
 
-    ``pixels``: the 8-bit values as stored, or the floats before rounding. ``values``: one per item x image in suite
-    order, keyed ``<item>/<image index>``. ``typical`` is their median.
+    ``pixels``: the 8-bit values as stored, or the floats before rounding. ``values``: one per item x output in suite
+    order, keyed ``<item>/<index>`` for an image or a sound, ``<item>/<index>/<frame>`` for a frame of a clip and
+    ``<item>/<index>/<name>`` for a tensor. ``typical`` is their median. ``worst_detail``: what the metric tells of its
+    value at ``worst_item``, such as the place of the worst tile.
     ``problem`` is empty, or why no number could be computed; ``value`` is then NaN and satisfies nothing.
     """
 
@@ -150,6 +170,7 @@ class MeasurementResult(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Real]
     target: Real | None = None
     problem: str = ""
+    worst_detail: dict[str, Any] = {}
 
 
 def unit_suffix(unit: str) -> str:

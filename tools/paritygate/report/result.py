@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from paritygate.compare.checklist import counted
 from paritygate.manifest.case import Case
@@ -24,6 +25,8 @@ MEANINGS = {
 }
 #: Rows of one table.
 MAX_ROWS = 200
+#: Of a list that a metric tells of its worst value, this many entries.
+MAX_TOLD = 4
 
 
 def verdict_section(record: RunRecord, *, changed: bool = False) -> str:
@@ -54,6 +57,7 @@ def gate_section(record: RunRecord) -> str:
     rows += [_free_row(entry) for entry in entries.values() if entry.id not in bounded]
     header = ("measurement", "value", "bound", "headroom", "met", "typical", "worst item", "target")
     notes = [f"- {code(entry.id)}: {escape(entry.problem)}" for entry in entries.values() if entry.problem]
+    notes += [_worst_note(entry) for entry in entries.values() if entry.worst_detail and not entry.problem]
     infinite = [_infinite_note(entry) for entry in entries.values() if entry.aggregate == "mean"]
     notes += [note for note in infinite if note]
     return "\n".join(["### Measurements", "", table(header, rows[:MAX_ROWS]), "", *notes]).rstrip()
@@ -154,9 +158,7 @@ def values_section(record: RunRecord) -> str:
         for key in keys[:MAX_ROWS]
     ]
     left = f"\n\n{len(keys) - MAX_ROWS} more are in record.json." if len(keys) > MAX_ROWS else ""
-    return details(
-        f"Values of {'1 image' if len(keys) == 1 else f'all {len(keys)} images'}", table(header, rows) + left
-    )
+    return details(f"Values of {'1 pair' if len(keys) == 1 else f'all {len(keys)} pairs'}", table(header, rows) + left)
 
 
 def _bound_row(bound: BoundResult, entry: MeasurementResult | None) -> tuple[str, ...]:
@@ -177,6 +179,24 @@ def _tail(entry: MeasurementResult | None) -> tuple[str, str, str]:
         return "", "", ""
     target = "" if entry.target is None else number(entry.target, entry.unit)
     return number(entry.typical, entry.unit), code(entry.worst_item), target
+
+
+def _worst_note(entry: MeasurementResult) -> str:
+    """Where or how the worst value came to be, as its metric tells it."""
+    told = "; ".join(f"{name.replace('_', ' ')} {_told(value)}" for name, value in entry.worst_detail.items())
+    return f"- {code(entry.id)} is worst at {code(entry.worst_item)}: {escape(told)}"
+
+
+def _told(value: Any) -> str:
+    """JSON data in one line: numbers to five digits, and of long lists the beginning."""
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{name} {_told(entry)}" for name, entry in value.items()) + ")"
+    if isinstance(value, list):
+        more = ", ..." if len(value) > MAX_TOLD else ""
+        return "[" + ", ".join(_told(entry) for entry in value[:MAX_TOLD]) + f"{more}]"
+    return str(value)
 
 
 def _infinite_note(entry: MeasurementResult) -> str:

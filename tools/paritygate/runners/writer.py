@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from paritygate.errors import ArtifactError
 from paritygate.media.images import encode_png
+from paritygate.media.levels import to_stored
 from paritygate.records.canonical import sha256_bytes
 from paritygate.records.codec import dumps
 from paritygate.records.model import (
@@ -210,17 +211,6 @@ def checked_pixels(pixels: Any) -> NDArray[np.uint8] | NDArray[np.float32]:
                 "(denormalise, clip, or store uint8)"
             )
     return array
-
-
-def to_stored(array: NDArray[np.uint8] | NDArray[np.float32]) -> NDArray[np.uint8]:
-    """The 8-bit pixels of an image: floats in [0, 1] times 255, rounded half to even.
-
-    NaN becomes 0 and infinity the nearest limit, only so that a picture can be looked at; the float file decides.
-    """
-    if array.dtype == np.uint8:
-        return array  # type: ignore[return-value]
-    finite = np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=1.0, neginf=0.0)
-    return np.rint(np.clip(finite, 0.0, 1.0) * 255.0).astype(np.uint8)
 
 
 def npy_bytes(array: NDArray[Any]) -> bytes:
