@@ -24,7 +24,7 @@ from paritygate.metrics.tensor_values import Found
 from paritygate.metrics.tensor_view import view_of
 from paritygate.metrics.values import Value, refused
 
-__all__ = ["Masked", "default_names", "measure", "measure_masked"]
+__all__ = ["Masked", "default_names", "is_defined", "measure", "measure_masked"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,11 @@ def default_names(array: Array, *, dtype: str | None = None) -> tuple[str, ...]:
     """The names that are measured on an array of this dtype when nobody asks for others, sorted."""
     kind = format_of(array, dtype)
     return tuple(spec.name for spec in TENSOR if spec.default and not _not_for(spec.name, kind))
+
+
+def is_defined(name: str, array: Array, *, dtype: str | None = None) -> bool:
+    """Whether the metric says something about values of this dtype; ``measure`` refuses it otherwise."""
+    return not _not_for(name, format_of(array, dtype))
 
 
 def _measure(

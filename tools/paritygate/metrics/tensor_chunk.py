@@ -13,24 +13,24 @@ from paritygate.metrics.tensor_view import Chunk, View
 
 
 class Column(IntEnum):
-    """The totals of a row; ``native/tensor.c`` writes the same order up to ``ULPS_OVER_ONE``.
+    """The totals of a row; ``native/tensor.c`` writes the same order up to ``MISMATCHES``.
 
     r and c are the values, e = c - r. Of maxima the largest row counts, of everything else the sum.
     """
 
-    R = 0
-    E = 1
-    ABS_E = 2
-    RR = 3
-    CC = 4
-    EE = 5
-    RC = 6
-    MAX_ERROR = 7
-    MAX_REFERENCE = 8
-    MISMATCHES = 9
-    ULPS = 10
-    MAX_ULPS = 11
-    ULPS_OVER_ONE = 12
+    CC = 0
+    RR = 1
+    EE = 2
+    RC = 3
+    R = 4
+    E = 5
+    ABS_E = 6
+    ULPS = 7
+    MAX_ERROR = 8
+    MAX_REFERENCE = 9
+    MAX_ULPS = 10
+    ULPS_OVER_ONE = 11
+    MISMATCHES = 12
     BAD_REFERENCE = 13
     BAD_CANDIDATE = 14
     NAN_REFERENCE = 15
@@ -48,18 +48,25 @@ class Column(IntEnum):
         return Column(self + 2)
 
 
-#: Of these rows a value that is not finite says that one went in, or that a square left the range of float64.
-VALUES = [Column.RR, Column.CC]
+#: Length of the pieces that sums are cut into: a product with a few ones is the fastest sum there is.
+_PIECE = 256
+_ONES = np.ones(_PIECE)
+#: Rows of ``Scratch.wide`` in the order of the columns: squares of the first three, sums of the last four.
+_C, _R, _E, _ABS_E, _ULPS = range(5)
 
 
 class Scratch:
     """The arrays that one thread reuses for every chunk: fresh memory costs more than the arithmetic."""
 
     def __init__(self, length: int) -> None:
-        self.reference, self.candidate, self.error, self.absolute = np.empty((4, length))
-        self.ones = np.ones(length)
+        self._flat = np.zeros(5 * length)
+        self.kept = self._flat[:length]
         self.flags = np.empty(length, np.bool_)
         self.bits, self.spare = np.empty((2, length), np.int32)
+
+    def wide(self, size: int) -> NDArray[np.float64]:
+        """Five float64 rows without gaps."""
+        return self._flat[: 5 * size].reshape(5, size)
 
 
 def fill_row(
@@ -67,49 +74,37 @@ def fill_row(
 ) -> None:
     """Write the totals of a chunk into its row, and its largest errors into the tail."""
     size = chunk.reference.size
-    flags = scratch.flags[:size]
-    wide = view.wide(chunk.reference), view.wide(chunk.candidate)
-    row[Column.MISMATCHES] = np.count_nonzero(np.not_equal(*wide, out=flags))
+    flags, wide = scratch.flags[:size], scratch.wide(size)
+    reference, candidate = view.wide(chunk.reference), view.wide(chunk.candidate)
+    row[Column.MISMATCHES] = np.count_nonzero(np.not_equal(reference, candidate, out=flags))
+    if view.format.kind == "boolean":
+        return
     if ulps:
-        first, second = (
-            ordered_bits(stored, values, view.format)
-            for stored, values in zip((chunk.reference, chunk.candidate), wide, strict=True)
-        )
+        first = ordered_bits(chunk.reference, reference, view.format)
+        second = ordered_bits(chunk.candidate, candidate, view.format)
         distance = bit_distance(first, second, scratch.bits[:size], scratch.spare[:size])
         one = view.format.ulp
         row[Column.MAX_ULPS] = distance.max() / one
         row[Column.ULPS_OVER_ONE] = np.count_nonzero(np.greater(distance, one, out=flags))
-        # As float64 every partial sum is exact.
-        np.copyto(scratch.absolute[:size], distance)
-        row[Column.ULPS] = scratch.absolute[:size].sum() / one
-    if view.format.kind != "boolean":
-        _sums(row, wide, scratch, size)
-        _feed(tail, scratch.absolute[:size], flags, float(row[Column.MAX_ERROR]))
+        np.copyto(wide[_ULPS], distance)  # every partial sum is exact
+    _sums(row, reference, candidate, wide)
+    row[Column.ULPS] = row[Column.ULPS] / view.format.ulp if ulps else 0.0
+    absolute = wide[_ABS_E]
+    if tail is not None and row[Column.MAX_ERROR] > tail.threshold:
+        tail.add(absolute[np.greater(absolute, tail.threshold, out=flags)])
 
 
-def _sums(row: NDArray[np.float64], wide: tuple[Array, Array], scratch: Scratch, size: int) -> None:
-    r, c, e, absolute = (
-        array[:size] for array in (scratch.reference, scratch.candidate, scratch.error, scratch.absolute)
-    )
-    np.copyto(r, wide[0])
-    np.copyto(c, wide[1])
+def _sums(row: NDArray[np.float64], reference: Array, candidate: Array, wide: NDArray[np.float64]) -> None:
+    c, r, e, absolute = wide[:_ULPS]
+    np.copyto(c, candidate)
+    np.copyto(r, reference)
     np.subtract(c, r, out=e)
     np.abs(e, out=absolute)
-    ones = scratch.ones[:size]
-    row[: Column.MISMATCHES] = (
-        np.dot(r, ones),
-        np.dot(e, ones),
-        np.dot(absolute, ones),
-        np.dot(r, r),
-        np.dot(c, c),
-        np.dot(e, e),
-        np.dot(r, c),
-        absolute.max(),
-        max(float(wide[0].max()), -float(wide[0].min())),
-    )
-
-
-def _feed(tail: Tail | None, absolute: NDArray[np.float64], flags: NDArray[np.bool_], highest: float) -> None:
-    if tail is not None and highest > tail.threshold:
-        np.greater(absolute, tail.threshold, out=flags)
-        tail.add(absolute[flags])
+    row[Column.MAX_ERROR] = absolute.max()
+    row[Column.MAX_REFERENCE] = max(float(reference.max()), -float(reference.min()))
+    np.vecdot(wide[: _E + 1], wide[: _E + 1], out=row[: Column.RC])
+    row[Column.RC] = np.dot(r, c)
+    summed = wide[_R:]
+    if summed.shape[1] % _PIECE == 0:
+        summed = (summed.reshape(-1, _PIECE) @ _ONES).reshape(4, -1)
+    np.add.reduce(summed, axis=1, out=row[Column.R : Column.MAX_ERROR])

@@ -87,11 +87,12 @@ def widen(values: Array, kind: Format) -> Array:
 
 
 def ordered_bits(values: Array, wide: Array, kind: Format) -> Array:
-    """Sign and magnitude as int32, the format's bits at the top: adjacent values of one sign are ``ulp`` apart."""
+    """Sign and magnitude as int32, the format's bits at the top: neighbours of one sign are ``ulp`` apart."""
     if kind.name in ("bfloat16", "float32"):
         return wide.view(np.int32)
     signed = _native(values).view(f"int{kind.bits}").astype(np.int32)
-    return signed << np.int32(32 - kind.bits)
+    bits: Array = signed << np.int32(32 - kind.bits)
+    return bits
 
 
 def bit_distance(first: Array, second: Array, out: Array, scratch: Array) -> Array:

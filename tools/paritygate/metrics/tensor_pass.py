@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paritygate.metrics import tensor_kernel
 from paritygate.metrics.blas import one_thread
-from paritygate.metrics.tensor_chunk import VALUES, Column, Scratch, fill_row
+from paritygate.metrics.tensor_chunk import Column, Scratch, fill_row
 from paritygate.metrics.tensor_formats import EXACT_INTEGER, Array
 from paritygate.metrics.tensor_tail import Tail, first_threshold
 from paritygate.metrics.tensor_view import Chunk, View
 
 #: Elements of a chunk: small enough for the processor's cache, large enough that Python's share stays small.
-NUMPY_CHUNK = 1 << 16
+NUMPY_CHUNK, KERNEL_CHUNK = 1 << 16, 1 << 17
 #: How many of the worst, or of the first, places are kept.
 PLACES = 10
 
@@ -78,7 +79,8 @@ class Totals:
 
 def totals(view: View, plan: Plan, *, threads: int) -> Totals:
     """Go over both tensors once; a second time when the sample misjudged the percentile."""
-    length = NUMPY_CHUNK
+    use_kernel = tensor_kernel.takes(view)
+    length = KERNEL_CHUNK if use_kernel else NUMPY_CHUNK
     count = -(-view.reference.size // length)
     rows = np.zeros((count, len(Column)))
     tail = Tail(view.size, threshold=first_threshold(view)) if plan.tail else None
@@ -89,7 +91,10 @@ def totals(view: View, plan: Plan, *, threads: int) -> Totals:
             chunk = view.chunk(index * length, min((index + 1) * length, view.reference.size))
             if chunk.reference.size:
                 row = rows[index]
-                fill_row(row, chunk, view, scratch, tail=tail, ulps=plan.ulps)
+                if use_kernel:
+                    tensor_kernel.fill_row(row, chunk, view, scratch, tail=tail, ulps=plan.ulps)
+                else:
+                    fill_row(row, chunk, view, scratch, tail=tail, ulps=plan.ulps)
                 _look(row, chunk, view, places)
         return places
 
@@ -133,7 +138,8 @@ def _second_try(view: View) -> float | None:
 
 def _look(row: NDArray[np.float64], chunk: Chunk, view: View, places: Places) -> None:
     """Count what is not finite or too large, and remember places, in the few chunks where there is something to see."""
-    if view.format.kind == "float" and not np.isfinite(row[VALUES]).all():
+    # A NaN or an infinity is in its side's square; so is a finite float64 whose square is beyond the range.
+    if view.format.kind == "float" and not math.isfinite(row[Column.RR] + row[Column.CC]):
         _count_non_finite(row, chunk, view, places)
     if view.format.may_exceed_float64:
         for side in (chunk.reference, chunk.candidate):
@@ -143,7 +149,7 @@ def _look(row: NDArray[np.float64], chunk: Chunk, view: View, places: Places) ->
     if row[Column.MISMATCHES] and len(places.mismatches) < PLACES:
         reference, candidate = view.wide(chunk.reference), view.wide(chunk.candidate)
         _remember(places.mismatches, np.flatnonzero(reference != candidate), chunk, view)
-    if row[Column.MAX_ERROR] > (-places.worst[-1].rank if len(places.worst) == PLACES else 0.0):
+    if row[Column.MAX_ERROR] > _cutoff(places):
         _remember_worst(places, chunk, view)
 
 
@@ -172,9 +178,20 @@ def _remember(known: list[Place], offsets: Array, chunk: Chunk, view: View) -> N
 def _remember_worst(places: Places, chunk: Chunk, view: View) -> None:
     reference, candidate = view.wide(chunk.reference), view.wide(chunk.candidate)
     errors: Array = np.abs(np.subtract(candidate, reference, dtype=np.float64))
-    at = max(0, errors.size - PLACES)
-    limit = np.partition(errors, at)[at]
-    # The places above the limit are fewer than ten; of those on it, the first ones.
-    offsets = [*np.flatnonzero(errors > limit), *np.flatnonzero(errors == limit)[:PLACES]]
-    found = [_place(int(offset), -float(errors[offset]), chunk, view) for offset in offsets if errors[offset] > 0]
-    places.worst = sorted([*places.worst, *found])[:PLACES]
+    offsets = np.flatnonzero(errors > _cutoff(places))
+    if offsets.size > PLACES:
+        errors = errors[offsets]
+        limit = np.partition(errors, -PLACES)[-PLACES]
+        # The places above the limit are fewer than ten; of those on it, the first ones.
+        above, on = offsets[errors > limit], offsets[errors == limit]
+        offsets = np.concatenate([above, on[:PLACES]])
+    for offset in offsets:
+        place = _place(int(offset), 0.0, chunk, view)
+        error = abs(float(place.candidate) - float(place.reference))
+        places.worst.append(Place(-error, place.position, place.reference, place.candidate))
+    places.worst = sorted(places.worst)[:PLACES]
+
+
+def _cutoff(places: Places) -> float:
+    """What an error must exceed to be among the worst so far."""
+    return -places.worst[-1].rank if len(places.worst) == PLACES else 0.0

@@ -110,7 +110,8 @@ def view_of(reference: Array, candidate: Array, *, dtype: str | None, mask: Arra
         raise MetricError(f"a tensor of shape {reference.shape} has no element, and no metric")
     sides = (reference, candidate)
     turned = mask is None and all(side.flags.f_contiguous and not side.flags.c_contiguous for side in sides)
-    flat = [stored((side.T if turned else side).reshape(-1), formats[0]) for side in sides]
+    # As plain arrays: each slice of a memmap costs as much as the arithmetic on it.
+    flat = [stored(np.asarray(side.T if turned else side).reshape(-1), formats[0]) for side in sides]
     return View(
         reference=flat[0],
         candidate=flat[1],
