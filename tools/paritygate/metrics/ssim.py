@@ -4,9 +4,9 @@ Wang's formula is taken in the sum s and the difference d of the two images. Wit
 ``1 - SSIM = 2 (Md^2 (Vs + 2 C2) + Vd (Ms^2 + 2 C1)) / ((Ms^2 + Md^2 + 2 C1) (Vs + Vd + 2 C2))``:
 four blurs instead of five, and a difference of zero gives a loss of exactly zero.
 
-The image is worked through in blocks whose planes stay in the cache, in float32. Variances do not depend on the
-level, so each block is shifted to its own first: small numbers round less. A block whose rounding could still matter
-(flat areas far apart), and small images, are computed in float64.
+The image is worked through in blocks whose planes stay in the cache. Of uint8 images a block is computed in float32,
+shifted to its own level first, since variances do not depend on it and small numbers round less. A block whose
+rounding could still matter (flat areas far apart), small images and all others are computed in float64.
 """
 
 from __future__ import annotations
@@ -34,9 +34,20 @@ _SIGMA = 1.5
 _K1, _K2 = 0.01, 0.03
 _WEIGHTS = np.exp(-0.5 * (np.arange(-RADIUS, RADIUS + 1) / _SIGMA) ** 2)
 _WEIGHTS /= _WEIGHTS.sum()
-# In steps that float32 holds, with a sum of exactly one: otherwise variances are off by a share of the mean squared.
-_COARSE_WEIGHTS = np.rint(_WEIGHTS * 2**25) / 2**25
-_COARSE_WEIGHTS[RADIUS] -= _COARSE_WEIGHTS.sum() - 1.0
+
+
+def _in_steps(step: float) -> Floats:
+    """The weights in whole steps, with a sum of exactly one."""
+    weights: Floats = np.rint(_WEIGHTS / step) * step
+    weights[RADIUS] -= weights.sum() - 1.0
+    return weights
+
+
+# float32 holds them, and a flat area stays as it is: otherwise variances are off by a share of the mean squared.
+_COARSE_WEIGHTS = _in_steps(2**-25)
+# Times a sum (10 bits) and a squared sum (18 bits) of bytes, exact in float32. What the weights lack is added from a
+# second product: in one product, areas of few levels (sky, text) would all round to the same side.
+_HIGH_WEIGHTS = (_in_steps(2**-14), _in_steps(2**-6))
 
 _ROWS, _COLUMNS = 64, 1024  # most centres in a block; both multiples of _GROUP
 _GROUP = 16  # centres that one matrix product blurs along a side; a multiple of CELL
@@ -63,8 +74,8 @@ def loss_sums(reference: Array, candidate: Array, *, data_range: float, plane: P
         return compiled
     sums: Floats = np.zeros((cell_count(height), cell_count(width)))
     rows, columns = _even(height, _ROWS), _even(width, _COLUMNS)
-    pixels = np.float64 if plane == "y" or reference.dtype == np.float64 else np.float32
-    quick, careful = None if exact else _Blocks(rows, columns, np.float32, pixels), None
+    exact = exact or plane == "y" or reference.dtype != np.uint8
+    quick, careful = None if exact else _Blocks(rows, columns, np.float32), None
     with blas.one_thread():
         for left in range(0, width - RADIUS, columns):
             for top in range(0, height - RADIUS, rows):
@@ -73,7 +84,7 @@ def loss_sums(reference: Array, candidate: Array, *, data_range: float, plane: P
                 place = (_moved(centres[0], top), _moved(centres[1], left))
                 part = None if quick is None else quick.loss(x, y, place, data_range=data_range)
                 if part is None:
-                    careful = careful or _Blocks(rows, columns, np.float64, np.float64)
+                    careful = careful or _Blocks(rows, columns, np.float64)
                     part = careful.loss(x, y, place, data_range=data_range)
                 assert part is not None, "float64 always does"
                 target = sums[top // CELL :, left // CELL :][: part.shape[0], : part.shape[1]]
@@ -110,30 +121,32 @@ def _plane(area: Array, plane: Plane) -> Array:
     return luma
 
 
-def _band(dtype: type[np.floating[Any]]) -> _Block:
+def _band(weights: Floats, dtype: type[np.floating[Any]]) -> _Block:
     """``(group, group + 10)``: times so many rows of a plane, its vertical blur."""
     band = np.zeros((_GROUP, _GROUP + 2 * RADIUS), dtype)
     for row in range(_GROUP):
-        band[row, row : row + WINDOW] = _WEIGHTS if dtype is np.float64 else _COARSE_WEIGHTS
+        band[row, row : row + WINDOW] = weights
     return band
 
 
 class _Blocks:
     """Buffers for one block, and what is computed in them.
 
-    The four planes are s, d, s^2 and d^2. Everything but the reading runs over whole buffers, which is quicker than
+    The four planes are s, s^2, d and d^2. Everything but the reading runs over whole buffers, which is quicker than
     over parts of them: where the image ends earlier, so do the sums, and what lies beyond is finite and left out.
     """
 
-    def __init__(self, rows: int, columns: int, dtype: type[np.floating[Any]], pixels: type[np.floating[Any]]) -> None:
+    def __init__(self, rows: int, columns: int, dtype: type[np.floating[Any]]) -> None:
         padded = (rows + 2 * RADIUS, columns + 2 * RADIUS)
         self.exact = dtype is np.float64
-        self.sides = np.zeros((2, *padded), pixels)
+        self.sides = np.zeros((2, *padded), dtype)
         self.planes = np.zeros((4, *padded), dtype)
         self.down = np.zeros((4, rows, padded[1]), dtype)
         self.blurred = np.zeros((4, rows, columns), dtype)
         self.losses, self.spare = np.zeros((2, rows, columns), dtype)
-        self.band = _band(dtype)
+        self.band = _band(_WEIGHTS if self.exact else _COARSE_WEIGHTS, dtype)
+        self.band_high = np.stack([_band(high, dtype) for high in _HIGH_WEIGHTS])[:, np.newaxis]
+        self.band_low = np.stack([_band(_WEIGHTS - high, dtype) for high in _HIGH_WEIGHTS])[:, np.newaxis]
         self.band_across = np.ascontiguousarray(self.band.T)
         groups, window = rows // _GROUP, _GROUP + 2 * RADIUS
         plane, row, item = self.planes.strides
@@ -154,9 +167,9 @@ class _Blocks:
         """
         c1, c2 = 2 * (_K1 * data_range) ** 2, 2 * (_K2 * data_range) ** 2
         level, shift = self._fill(x, y, centres, data_range)
-        np.matmul(self.band, self.rows_in, out=self.rows_out)
+        self._blur_down()
         np.matmul(self.columns_in, self.band_across, out=self.columns_out)
-        mean_s, mean_d, var_s, var_d = self.blurred
+        mean_s, var_s, mean_d, var_d = self.blurred
         losses, spare = self.losses, self.spare
         np.multiply(mean_d, mean_d, out=losses)
         var_d -= losses
@@ -185,23 +198,34 @@ class _Blocks:
         rows, columns = (slice(span.start, span.stop + 2 * RADIUS) for span in centres)
         for buffer, side in zip(self.sides, (x, y), strict=True):
             np.copyto(buffer[rows, columns], side)
-        np.add(self.sides[0], self.sides[1], out=self.planes[0], casting="same_kind")
-        np.subtract(self.sides[0], self.sides[1], out=self.planes[1], casting="same_kind")
+        s, d = self.planes[::2]
+        np.add(self.sides[0], self.sides[1], out=s)
+        np.subtract(self.sides[0], self.sides[1], out=d)
         # Any shift is right. Whole levels of 255 keep stored pixels exact, and negate with the sides exchanged.
-        means = self.planes[:2, RADIUS::CELL].mean(axis=(1, 2)) * (255 / data_range)
-        level, shift = np.rint(means).astype(np.float64) * (data_range / 255)
-        self.planes[0] -= level
+        step = data_range / 255
+        level, shift = (float(np.rint(plane[RADIUS::CELL].mean() / step)) * step for plane in (s, d))
+        s -= level
         if shift:
-            self.planes[1] -= shift
-        np.multiply(self.planes[:2], self.planes[:2], out=self.planes[2:])
-        return float(level), float(shift)
+            d -= shift
+        np.multiply(self.planes[::2], self.planes[::2], out=self.planes[1::2])
+        return level, shift
+
+    def _blur_down(self) -> None:
+        if self.exact:
+            np.matmul(self.band, self.rows_in, out=self.rows_out)
+            return
+        sums, differences = slice(0, 2), slice(2, 4)
+        np.matmul(self.band_high, self.rows_in[sums], out=self.rows_out[sums])
+        np.matmul(self.band_low, self.rows_in[sums], out=self.rows_out[differences])
+        self.rows_out[sums] += self.rows_out[differences]
+        np.matmul(self.band, self.rows_in[differences], out=self.rows_out[differences])
 
     def _is_ill_conditioned(self, c2: float) -> bool:
-        squares, (_, _, var_s, var_d) = self.losses.ravel(), self.blurred
+        squares, (_, var_s, _, var_d) = self.losses, self.blurred
         limit = _ILL_CONDITIONED * squares.size
         if float(squares.sum()) <= limit * c2:  # the denominator is at least 2 C2
             return False
-        return bool((self.losses / (var_s + var_d)).sum() > limit)
+        return bool((squares / (var_s + var_d)).sum() > limit)
 
     def _cell_sums(self, centres: _Area) -> Floats:
         rows, columns = centres
