@@ -1,8 +1,6 @@
 /* Images: the SSIM loss added up in cells of 8x8 pixels, and counts of how far stored levels lie apart.
  *
- * SSIM as in ssim.py: the sum s and the difference d of the two images, shifted to the level of their tile. A blur adds
- * to the pixel in the middle the weighted differences of its neighbours from it, so that flat areas stay exactly as
- * they are, and have variances of exactly zero, in float32. */
+ * SSIM as in ssim.py, in tiles: image_tile.h, in float for bytes and in double for all others. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,13 +22,6 @@ typedef struct {
     int type;
     int64_t width, channels, channel; /* of the whole images; a channel of -1 is luma */
 } pair_t;
-
-typedef struct {
-    float s[PADDED_ROWS][PADDED_COLUMNS], d[PADDED_ROWS][PADDED_COLUMNS];
-    float ss[PADDED_ROWS][PADDED_COLUMNS], dd[PADDED_ROWS][PADDED_COLUMNS];
-    float down[4][PADDED_COLUMNS];
-    float losses[TILE_COLUMNS];
-} tile_t;
 
 static double value_at(const void *image, int type, int64_t index)
 {
@@ -68,141 +59,23 @@ static void find_levels(const pair_t *pair, int64_t top, int64_t left, int64_t r
     *shift = rint(d / count / step) * step;
 }
 
-#define FILL(name, type, number)                                                                                       \
-    INLINE void name(const type *restrict x, const type *restrict y, int64_t step, int64_t columns, number level,      \
-                     number shift, float *restrict s, float *restrict d)                                               \
-    {                                                                                                                  \
-        for (int64_t i = 0; i < columns; i++) {                                                                        \
-            const number a = x[i * step], b = y[i * step];                                                             \
-            s[i] = (float)(a + b - level);                                                                             \
-            d[i] = (float)(a - b - shift);                                                                             \
-        }                                                                                                              \
-    }
-FILL(fill_bytes, uint8_t, float)
-FILL(fill_words, uint16_t, float)
-FILL(fill_floats, float, double)
-FILL(fill_doubles, double, double)
-
-INLINE void fill_row(const pair_t *pair, int64_t first, int64_t columns, double level, double shift, float *s, float *d)
-{
-    const int64_t step = pair->channels, start = first * step + pair->channel;
-    if (pair->channel < 0) {
-        for (int64_t i = 0; i < columns; i++) {
-            const double x = plane_at(pair, pair->reference, first + i), y = plane_at(pair, pair->candidate, first + i);
-            s[i] = (float)(x + y - level);
-            d[i] = (float)(x - y - shift);
-        }
-        return;
-    }
-#define WITH(fill, type, number)                                                                                       \
-    fill((const type *)pair->reference + start, (const type *)pair->candidate + start, step, columns, (number)level,   \
-         (number)shift, s, d)
-    if (pair->type == BYTES && step == 3) {
-        fill_bytes((const uint8_t *)pair->reference + start, (const uint8_t *)pair->candidate + start, 3, columns,
-                   (float)level, (float)shift, s, d);
-    } else if (pair->type == BYTES) {
-        WITH(fill_bytes, uint8_t, float);
-    } else if (pair->type == WORDS) {
-        WITH(fill_words, uint16_t, float);
-    } else if (pair->type == FLOATS) {
-        WITH(fill_floats, float, double);
-    } else {
-        WITH(fill_doubles, double, double);
-    }
-#undef WITH
-}
+typedef void tile_function(const pair_t *, void *, int64_t, int64_t, int64_t, int64_t, double, double *, int64_t);
 
 /* Half of a Gaussian of 11 taps with sigma 1.5, unit sum; the middle follows from the sum. */
-#define W1 0.21300553771125369f
-#define W2 0.1093606895097f
-#define W3 0.03600077212843082f
-#define W4 0.007598758135239184f
-#define W5 0.001028380084479109f
+#define W1 0.21300553771125366
+#define W2 0.1093606895097
+#define W3 0.03600077212843082
+#define W4 0.007598758135239184
+#define W5 0.001028380084479109
 
-/* Blur along the direction in which neighbours are `stride` floats apart; `in` is at the first window's middle. */
-INLINE void blur(const float *restrict in, ptrdiff_t stride, int64_t count, float *restrict out)
-{
-    for (int64_t i = 0; i < count; i++) {
-        const float *at = in + i;
-        const float middle = at[0], twice = middle + middle;
-        float sum = W5 * (at[-5 * stride] + at[5 * stride] - twice);
-        sum += W4 * (at[-4 * stride] + at[4 * stride] - twice);
-        sum += W3 * (at[-3 * stride] + at[3 * stride] - twice);
-        sum += W2 * (at[-2 * stride] + at[2 * stride] - twice);
-        sum += W1 * (at[-stride] + at[stride] - twice);
-        out[i] = middle + sum;
-    }
-}
-
-INLINE void loss_row(tile_t *restrict tile, int64_t row, int64_t columns, float level, float shift, float c1, float c2)
-{
-    float across[4][TILE_COLUMNS];
-    const float *planes[4] = {tile->s[row + RADIUS], tile->d[row + RADIUS], tile->ss[row + RADIUS],
-                              tile->dd[row + RADIUS]};
-    for (int plane = 0; plane < 4; plane++) {
-        blur(planes[plane], PADDED_COLUMNS, columns + 2 * RADIUS, tile->down[plane]);
-        blur(tile->down[plane] + RADIUS, 1, columns, across[plane]);
-    }
-    for (int64_t i = 0; i < columns; i++) {
-        const float ms = across[0][i], md = across[1][i];
-        const float vs = across[2][i] - ms * ms + c2, vd = across[3][i] - md * md;
-        const float mean = ms + level, apart = md + shift;
-        const float squares = mean * mean + c1, squared = apart * apart;
-        tile->losses[i] += 2.0f * (squared * vs + vd * squares) / ((squares + squared) * (vs + vd));
-    }
-}
-
-/* The loss of the windows centred in rows x columns pixels from (top, left), added to their cells. */
-INLINE void loss_tile(const pair_t *pair, tile_t *tile, int64_t top, int64_t left, int64_t rows, int64_t columns,
-                      double range, double *sums, int64_t cells_across)
-{
-    const float c1 = (float)(2 * 0.01 * 0.01 * range * range), c2 = (float)(2 * 0.03 * 0.03 * range * range);
-    double level, shift;
-    find_levels(pair, top - RADIUS, left - RADIUS, rows + 2 * RADIUS, columns + 2 * RADIUS, range / 255, &level,
-                &shift);
-    for (int64_t row = 0; row < rows + 2 * RADIUS; row++) {
-        float *s = tile->s[row], *d = tile->d[row], *ss = tile->ss[row], *dd = tile->dd[row];
-        fill_row(pair, (top - RADIUS + row) * pair->width + left - RADIUS, columns + 2 * RADIUS, level, shift, s, d);
-        for (int64_t i = 0; i < columns + 2 * RADIUS; i++) {
-            ss[i] = s[i] * s[i];
-            dd[i] = d[i] * d[i];
-        }
-    }
-    memset(tile->losses, 0, sizeof tile->losses);
-    for (int64_t row = 0; row < rows; row++) {
-        loss_row(tile, row, columns, (float)level, (float)shift, c1, c2);
-        if ((top + row + 1) % CELL && row + 1 < rows) continue;
-        double *cells = sums + (top + row) / CELL * cells_across;
-        for (int64_t i = 0; i < columns; i++) {
-            cells[(left + i) / CELL] += (double)tile->losses[i];
-            tile->losses[i] = 0;
-        }
-    }
-}
-
-typedef void tile_function(const pair_t *, tile_t *, int64_t, int64_t, int64_t, int64_t, double, double *, int64_t);
-
-static void loss_tile_any(const pair_t *pair, tile_t *tile, int64_t top, int64_t left, int64_t rows, int64_t columns,
-                          double range, double *sums, int64_t cells_across)
-{
-    loss_tile(pair, tile, top, left, rows, columns, range, sums, cells_across);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void loss_tile_avx2(const pair_t *pair, tile_t *tile, int64_t top,
-                                                               int64_t left, int64_t rows, int64_t columns,
-                                                               double range, double *sums, int64_t cells_across)
-{
-    loss_tile(pair, tile, top, left, rows, columns, range, sums, cells_across);
-}
-
-static tile_function *best_tile(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? loss_tile_avx2 : loss_tile_any;
-}
-#else
-static tile_function *best_tile(void) { return loss_tile_any; }
-#endif
+#define REAL float
+#define NAMED(name) name##_float
+#include "image_tile.h"
+#undef REAL
+#undef NAMED
+#define REAL double
+#define NAMED(name) name##_double
+#include "image_tile.h"
 
 static int64_t inside(int64_t start, int64_t end, int64_t pixels, int64_t *size)
 {
@@ -216,8 +89,9 @@ int pg_image_loss(const void *reference, const void *candidate, int type, int64_
                   int64_t channels, int64_t channel, double range, double *sums)
 {
     const pair_t pair = {reference, candidate, type, width, channels, channel};
-    tile_function *run = best_tile();
-    tile_t *tile = malloc(sizeof *tile);
+    const int bytes = type == BYTES && channel >= 0;
+    tile_function *run = bytes ? best_tile_float() : best_tile_double();
+    void *tile = malloc(bytes ? sizeof(tile_float) : sizeof(tile_double));
     if (!tile) return -1;
     for (int64_t top = 0; top < height - RADIUS; top += TILE_ROWS)
         for (int64_t left = 0; left < width - RADIUS; left += TILE_COLUMNS) {
