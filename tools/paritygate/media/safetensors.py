@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from paritygate.errors import MediaError
-from paritygate.media.tensor_data import Bytes, Tensor, checked_bytes, map_file, placed
+from paritygate.media.tensor_data import DTYPES, Bytes, Tensor, checked_bytes, map_file, placed
 
 _DTYPES = MappingProxyType(
     {
@@ -60,6 +63,28 @@ def read_safetensors(path: Path) -> list[Tensor]:
     if end != body.size:
         raise MediaError(f"{path}: {body.size - end} bytes after the last tensor", kind="unreadable")
     return tensors
+
+
+def write_safetensors(path: Path, tensors: Iterable[Tensor]) -> None:
+    """Write tensors, in this order, as one file; raw bits are stored as what their dtype says they are.
+
+    Raises:
+        OSError: when it cannot be written; what is there then is no whole file.
+    """
+    codes = {dtype: code for code, dtype in _DTYPES.items()}
+    header, end, arrays = {}, 0, []
+    for tensor in tensors:
+        array = np.ascontiguousarray(tensor.array, dtype=DTYPES[tensor.dtype]).reshape(tensor.shape)
+        offsets = [end, end + array.nbytes]
+        header[tensor.name] = {"dtype": codes[tensor.dtype], "shape": list(tensor.shape), "data_offsets": offsets}
+        end += array.nbytes
+        arrays.append(array)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that mapped values are aligned
+    with path.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for array in arrays:
+            stream.write(array.data if array.ndim else array.tobytes())
 
 
 def _header(data: Bytes, *, name: str) -> tuple[dict[str, dict[str, Any]], int]:

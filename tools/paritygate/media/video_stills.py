@@ -170,6 +170,6 @@ def _raw_frames(
         if dtype.kind == "f" and not (pixels.min() >= 0 and pixels.max() <= data_range):
             raise MediaError(
                 f"{name}: frame {index} spans [{pixels.min():g}, {pixels.max():g}], outside the range [0, 1]",
-                kind="range",
+                kind="range" if np.isfinite(pixels).all() else "non-finite",
             )
         yield pixels

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Case
 from paritygate.media.images import decode_image, encode_png
-from paritygate.media.paths import read_contained
+from paritygate.media.levels import to_stored
+from paritygate.media.paths import contained, read_contained
 from paritygate.metrics.specs import SPECS
-from paritygate.records.model import LegRecord, MeasurementResult, OutputFile, RunRecord, Status
+from paritygate.metrics.specs.spec import PICTURES
+from paritygate.records.model import MeasurementResult, RunRecord, Status
 from paritygate.records.store import write_bytes_atomic
 
 #: Where pictures lie, relative to the run directory.
@@ -30,11 +33,12 @@ MAX_PAIRS = 3
 _GAP = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9-]")
 _Bytes = NDArray[np.uint8]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """One picture on disk. ``key`` is ``<item>/<image>``; ``path`` is relative to the run directory."""
+    """One picture on disk. ``key`` is ``<item>/<index>``, of a clip with ``/<frame>``; ``path`` lies in the run."""
 
     key: str
     path: str
@@ -45,7 +49,7 @@ class Picture:
 
 
 def draw_worst_pairs(record: RunRecord, run_dir: Path, case: Case) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
-    """Draw the worst pair of each measurement (one picture for each distinct pair).
+    """Draw the worst pair of each measurement (one picture for each distinct pair); of a clip, the worst frame.
 
     Returns:
         The pictures, and one sentence for each pair that could not be drawn.
@@ -53,6 +57,8 @@ def draw_worst_pairs(record: RunRecord, run_dir: Path, case: Case) -> tuple[tupl
     Raises:
         ArtifactError, OSError: when ``run_dir`` cannot be written.
     """
+    if case.output.kind in ("audio", "tensors"):
+        return (), ()
     worst = list(worst_keys(record).items())[:MAX_PAIRS]
     drawn = [_draw(record, run_dir, case, key=key, measurements=measurements) for key, measurements in worst]
     pictures = tuple(picture for picture in drawn if isinstance(picture, Picture))
@@ -60,14 +66,15 @@ def draw_worst_pairs(record: RunRecord, run_dir: Path, case: Case) -> tuple[tupl
 
 
 def worst_keys(record: RunRecord) -> dict[str, tuple[str, ...]]:
-    """``<item>/<image>`` -> the measurements that are worst there; or the invalid items. Missed bounds first.
+    """Place of a picture -> the measurements that are worst there; or the invalid items. Missed bounds first.
 
     Empty when a leg broke: its missing outputs are explained by the leg's own section.
     """
     if record.verdict.status is Status.ERROR:
         return {}
     missed = {bound.measurement for bound in record.verdict.bounds if not bound.satisfied}
-    entries = sorted(record.comparison.measurements, key=lambda entry: entry.id not in missed)
+    seen = [entry for entry in record.comparison.measurements if _is_seen(entry)]
+    entries = sorted(seen, key=lambda entry: entry.id not in missed)
     # Where some pairs differ, equal pairs are nothing to look at.
     lossy = [entry for entry in entries if not _equal_at_worst(entry)]
     found: dict[str, tuple[str, ...]] = {}
@@ -79,6 +86,12 @@ def worst_keys(record: RunRecord) -> dict[str, tuple[str, ...]]:
             found.setdefault(f"{finding.item}/0", ())
     ranked = sorted(found.items(), key=lambda pair: (missed.isdisjoint(pair[1]), -len(pair[1])))
     return dict(ranked)
+
+
+def _is_seen(entry: MeasurementResult) -> bool:
+    """Whether a picture can show what was measured, not a sound; taken for granted of a metric of a newer version."""
+    spec = SPECS.get(entry.metric)
+    return spec is None or not set(PICTURES).isdisjoint(spec.kinds)
 
 
 def _equal_at_worst(entry: MeasurementResult) -> bool:
@@ -137,17 +150,36 @@ def _draw(record: RunRecord, run_dir: Path, case: Case, *, key: str, measurement
 
 
 def _load(record: RunRecord, run_dir: Path, case: Case, leg_name: str, key: str) -> _Bytes:
-    file = _file(next((leg for leg in record.legs if leg.name == leg_name), None), key)
-    if file is None:
-        raise MediaError(f"the {leg_name} leg has no such image", kind="unreadable")
-    return decode_image(read_contained(run_dir / leg_name, file.path), mode=case.output.mode, name=file.path)
+    item_id, _, place = key.partition("/")
+    index, _, frame = place.partition("/")
+    leg = next((leg for leg in record.legs if leg.name == leg_name), None)
+    item = next((item for item in leg.items if item.id == item_id), None) if leg else None
+    if item is None:
+        raise MediaError(f"the {leg_name} leg has no such output", kind="unreadable")
+    if case.output.has_video:
+        clip = _at([media for media in item.media if media.role == "video"], index, leg=leg_name)
+        return _frame(contained(run_dir / leg_name, clip.path), frame or "0", leg=leg_name)
+    image = _at(item.images, index, leg=leg_name)
+    return decode_image(read_contained(run_dir / leg_name, image.path), mode=case.output.mode, name=image.path)
 
 
-def _file(leg: LegRecord | None, key: str) -> OutputFile | None:
-    item_id, _, index = key.rpartition("/")
-    images = next((item.images for item in leg.items if item.id == item_id), ()) if leg else ()
-    # A record may have been edited: the index is any text, and -1 would be the last image.
-    return next((image for position, image in enumerate(images) if str(position) == index), None)
+def _at(entries: Iterable[_T], index: str, *, leg: str) -> _T:
+    """The entry of that index. A record may have been edited: the index is any text, and -1 would be the last one.
+
+    Raises:
+        MediaError: when there is none.
+    """
+    found = next((entry for position, entry in enumerate(entries) if str(position) == index), None)
+    if found is None:
+        raise MediaError(f"the {leg} leg has no such image", kind="unreadable")
+    return found
+
+
+def _frame(path: Path, index: str, *, leg: str) -> _Bytes:
+    from paritygate.media.video import open_video  # noqa: PLC0415 - only for clips
+
+    with open_video(path) as clip:
+        return to_stored(_at(clip, index, leg=leg))
 
 
 def _to_rgb(image: _Bytes) -> _Bytes:

@@ -75,7 +75,7 @@ def pictures_section(pictures: tuple[Picture, ...], failures: tuple[str, ...], p
             shown = f"difference x{picture.amplification} (largest: {picture.largest_difference} of 255 levels)"
         else:
             shown = "no difference in the stored pixels"
-        item = picture.key.rpartition("/")[0]
+        item = picture.key.partition("/")[0]
         lines += [
             f"Item {code(picture.key)}{worst}: reference | candidate | {shown}{enlarged}",
             "",

@@ -53,7 +53,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
 class Writer(Protocol):
     """What a runner or adapter reports to.
 
-    Pictures are on disk when a call returns; the lists of outputs and settings follow within a second, and at the end
+    Outputs are on disk when a call returns; the lists of outputs and settings follow within a second, and at the end
     of the leg, whatever that is.
     """
 
@@ -64,6 +64,36 @@ class Writer(Protocol):
             item_id: the suite item that it answers.
             pixels: ``(height, width, channels)``: float32 in [0, 1], or uint8. Floats are also kept unrounded.
             index: position within the item when ``output.count`` or layers exceed one.
+        """
+
+    def video(self, item_id: str, frames: Any, *, fps: float | None = None, index: int = 0) -> None:
+        """Store one clip.
+
+        Args:
+            item_id: the suite item that it answers.
+            frames: ``(frames, height, width, channels)`` float32 in [0, 1], or uint8; or the path of an encoded file,
+                with its sound where the case compares both.
+            fps: frames a second of an array; a file states its own.
+            index: position within the item when ``output.count`` exceeds one.
+        """
+
+    def audio(self, item_id: str, samples: Any, *, sample_rate_hz: int | None = None, index: int = 0) -> None:
+        """Store one sound.
+
+        Args:
+            item_id: the suite item that it answers.
+            samples: ``(samples, channels)`` float32 at full scale 1; or the path of a WAV or FLAC file.
+            sample_rate_hz: of an array; a file states its own.
+            index: as for ``video``.
+        """
+
+    def tensors(self, item_id: str, tensors: Any, *, index: int = 0) -> None:
+        """Store tensors by name.
+
+        Args:
+            item_id: the suite item that they answer.
+            tensors: name -> NumPy or torch tensor, in the dtype that it has; or the path of a file of tensors.
+            index: as for ``video``.
         """
 
     def token_ids(self, item_id: str, rows: list[list[int]]) -> None:

@@ -98,7 +98,7 @@ def run_leg(
 
     def tick() -> None:
         if not (directory / OUTPUTS_FOLDER).is_symlink():
-            progress(sum(1 for _ in directory.glob(f"{OUTPUTS_FOLDER}/*/0.png")))
+            progress(len({path.parent for path in directory.glob(f"{OUTPUTS_FOLDER}/*/0.*")}))
 
     try:
         outcome = run_process(

@@ -1,4 +1,4 @@
-"""The worker's ``Writer``: pictures on disk when a call returns, their list and the settings soon after."""
+"""The worker's ``Writer``: outputs on disk when a call returns, their list and the settings soon after."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -28,14 +28,17 @@ from paritygate.records.model import (
     Effective,
     OutputFile,
     OutputItem,
+    OutputMedia,
     Real,
 )
 from paritygate.records.redact import redact, redact_data
 from paritygate.records.store import write_bytes_atomic, write_text_atomic
 from paritygate.runners.job import Job, Outputs
+from paritygate.runners.media_files import checked_pixels, store_audio, store_tensors, store_video
+
+_T = TypeVar("_T")
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_CHANNELS = (1, 3, 4)
 #: Both lists are written whole, so writing them on every call would cost the square of the suite.
 _SAVE_INTERVAL_S = 1.0
 
@@ -53,6 +56,7 @@ class LegWriter:
         self.directory = Path(job.directory)
         self._order = {item.id: number for number, item in enumerate(job.items)}
         self._files: dict[str, dict[int, OutputFile]] = {}
+        self._media: dict[str, dict[str, dict[int, OutputMedia]]] = {"video": {}, "audio": {}, "tensors": {}}
         self._effective = Effective(settings={}, token_ids={}, initial_latents={}, features={}, environment={})
         self._complete = False
         self._lock = threading.RLock()
@@ -72,12 +76,8 @@ class LegWriter:
             ValueError: for another dtype, shape or range, an unusable id, or an image stored twice.
             ArtifactError: when the files cannot be written.
         """
-        if not _SAFE_ID.fullmatch(item_id):
-            raise ValueError(f"{item_id!r} is no item id; use the ids of job.items")
-        if index in self._files.get(item_id, {}):
-            raise ValueError(f"image {index} of item {item_id} was stored before; an output is written once")
+        name = self._stem(item_id, index, self._files, what="image")
         array = checked_pixels(pixels)
-        name = f"{OUTPUTS_FOLDER}/{item_id}/{index}"
         (self.directory / name).parent.mkdir(parents=True, exist_ok=True)
         float_path = float_sha256 = None
         if array.dtype == np.float32:
@@ -86,6 +86,36 @@ class LegWriter:
         file = OutputFile(path=path, sha256=sha256, float_path=float_path, float_sha256=float_sha256)
         with self._change():
             self._files.setdefault(item_id, {})[index] = file
+
+    def video(self, item_id: str, frames: Any, *, fps: float | None = None, index: int = 0) -> None:
+        """Store one clip: an array of frames at ``fps``, unrounded, or an encoded file as it is.
+
+        Raises:
+            ValueError: as ``store_video``, for an unusable id, or a clip stored twice.
+            ArtifactError: when the file cannot be written.
+        """
+        stem = self._stem(item_id, index, self._media["video"], what="video")
+        self._add(item_id, index, store_video(self.directory, stem, frames, fps=fps))
+
+    def audio(self, item_id: str, samples: Any, *, sample_rate_hz: int | None = None, index: int = 0) -> None:
+        """Store one sound: an array of samples at ``sample_rate_hz``, or a WAV or FLAC file as it is.
+
+        Raises:
+            ValueError: as ``store_audio``, for an unusable id, or a sound stored twice.
+            ArtifactError: when the file cannot be written.
+        """
+        stem = self._stem(item_id, index, self._media["audio"], what="audio")
+        self._add(item_id, index, store_audio(self.directory, stem, samples, sample_rate_hz=sample_rate_hz))
+
+    def tensors(self, item_id: str, tensors: Any, *, index: int = 0) -> None:
+        """Store tensors by name, in their own dtypes, or a file of them.
+
+        Raises:
+            ValueError: as ``store_tensors``, for an unusable id, or tensors stored twice.
+            ArtifactError: when the file cannot be written.
+        """
+        stem = self._stem(item_id, index, self._media["tensors"], what="tensors")
+        self._add(item_id, index, store_tensors(self.directory, stem, tensors))
 
     def token_ids(self, item_id: str, rows: list[list[int]]) -> None:
         """The token ids that reached the text encoder, one row per prompt (unconditional first)."""
@@ -153,6 +183,18 @@ class LegWriter:
             self._complete = complete
             self._save()
 
+    def _stem(self, item_id: str, index: int, stored: Mapping[str, Mapping[int, object]], *, what: str) -> str:
+        """The path of an output without its ending, when it can be one and is not there yet."""
+        if not _SAFE_ID.fullmatch(item_id):
+            raise ValueError(f"{item_id!r} is no item id; use the ids of job.items")
+        if index in stored.get(item_id, {}):
+            raise ValueError(f"{what} {index} of item {item_id} was stored before; an output is written once")
+        return f"{OUTPUTS_FOLDER}/{item_id}/{index}"
+
+    def _add(self, item_id: str, index: int, media: OutputMedia) -> None:
+        with self._change():
+            self._media[media.role].setdefault(item_id, {})[index] = media
+
     def _store(self, name: str, data: bytes) -> str:
         write_bytes_atomic(self.directory / name, data, durable=False)
         return sha256_bytes(data)
@@ -181,9 +223,14 @@ class LegWriter:
             self._timer.cancel()
             self._timer = None
         # Suite order first, whatever the order of the calls; unknown items last.
-        ids = sorted(self._files, key=lambda item: (self._order.get(item, len(self._order)), item))
+        known = set(self._files).union(*self._media.values())
+        ids = sorted(known, key=lambda item: (self._order.get(item, len(self._order)), item))
         items = tuple(
-            OutputItem(id=item, images=tuple(self._files[item][index] for index in sorted(self._files[item])))
+            OutputItem(
+                id=item,
+                images=_by_index(self._files.get(item, {})),
+                media=tuple(media for stored in self._media.values() for media in _by_index(stored.get(item, {}))),
+            )
             for item in ids
         )
         text = dumps(Outputs(complete=self._complete, items=items))
@@ -192,25 +239,8 @@ class LegWriter:
         self._saved = time.monotonic()
 
 
-def checked_pixels(pixels: Any) -> NDArray[np.uint8] | NDArray[np.float32]:
-    """The pixels as an array that can be stored as it is.
-
-    Raises:
-        ValueError: saying what was found, what is expected and how to get there.
-    """
-    array = np.asarray(pixels)
-    if array.dtype not in (np.float32, np.uint8):
-        raise ValueError(f"pixels are {array.dtype}; expected float32 in [0, 1] or uint8 (convert explicitly)")
-    if array.ndim != 3 or array.shape[2] not in _CHANNELS or 0 in array.shape:
-        raise ValueError(f"pixels have the shape {array.shape}; expected (height, width, 1, 3 or 4), one image a call")
-    if array.dtype == np.float32:
-        finite = array[np.isfinite(array)]
-        if finite.size and (finite.min() < 0 or finite.max() > 1):
-            raise ValueError(
-                f"float pixels lie in [{finite.min():g}, {finite.max():g}]; expected [0, 1] "
-                "(denormalise, clip, or store uint8)"
-            )
-    return array
+def _by_index(stored: Mapping[int, _T]) -> tuple[_T, ...]:
+    return tuple(stored[index] for index in sorted(stored))
 
 
 def npy_bytes(array: NDArray[Any]) -> bytes:
