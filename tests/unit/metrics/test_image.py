@@ -1,4 +1,4 @@
-"""The image metrics: identity, symmetry, known values, refusals, and agreement with an independent implementation."""
+"""What holds for every image metric: identity, symmetry, range, refusals, and agreement of stored and float pixels."""
 
 from __future__ import annotations
 
@@ -8,127 +8,135 @@ import numpy as np
 import pytest
 
 from paritygate.errors import MetricError
-from paritygate.metrics.image import METRICS
-from paritygate.metrics.specs import SPECS
+from paritygate.metrics.image import default_names, measure
+from paritygate.metrics.specs import SPECS, default_metrics
+from paritygate.metrics.specs.image import IMAGE, SYMPTOMS
 
-NAMES = sorted(METRICS)
-abs_diff_max, abs_diff_mean, abs_diff_p99, psnr_db, ssim = (METRICS[name] for name in NAMES)
+pytestmark = pytest.mark.usefixtures("engine")
+
+NAMES = [spec.name for spec in IMAGE if spec.direction != "none"]
+ROUGH = [name for name in NAMES if "mismatch_over" not in name and name != "signed_mean_worst"]
+LEVEL_SHARES = [name for name in NAMES if "mismatch_over" in name]
 
 
-def noise_pair(shape=(40, 33, 3), *, amount=6.0, seed=0):
+def noise_pair(shape=(40, 33, 4), *, amount=6.0, seed=0, dtype=np.uint8):
     rng = np.random.default_rng(seed)
+    top = np.iinfo(dtype).max
     smooth = np.add.outer(np.arange(shape[0]) * 3.0, np.arange(shape[1]) * 2.0)[..., None] + np.arange(shape[2]) * 9
-    reference = np.clip(smooth + rng.normal(0, 20, shape), 0, 255).round().astype(np.uint8)
-    candidate = np.clip(reference + rng.normal(0, amount, shape), 0, 255).round().astype(np.uint8)
-    return reference, candidate
+    reference = np.clip(smooth + rng.normal(0, 20, shape), 0, 255)
+    candidate = np.clip(reference + rng.normal(0, amount, shape) - amount / 20, 0, 255)
+    return [np.rint(side * (top / 255)).astype(dtype) for side in (reference, candidate)]
 
 
 def scaled(array):
-    return array.astype(np.float64) / 255.0
+    return array.astype(np.float64) / np.iinfo(array.dtype).max
 
 
-def test_the_two_tables_hold_the_same_names_sorted():
-    assert set(METRICS) <= set(SPECS)
-    assert all(name == spec.name for name, spec in SPECS.items())
+def numbers(reference, candidate, *, names=NAMES, data_range=255, mode="RGBA"):
+    values = measure(names, reference, candidate, data_range=data_range, mode=mode)
+    assert not [value.problem for value in values.values() if value.problem]
+    return {name: value.number for name, value in values.items()}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_equal_images_give_the_stated_value_exactly(name):
-    reference, _ = noise_pair()
-    flat = np.full((12, 12, 3), 250, np.uint8)
-    for image in (reference, flat):
-        assert METRICS[name](image, image.copy(), data_range=255) == SPECS[name].identical
-        assert METRICS[name](scaled(image), scaled(image), data_range=1.0) == SPECS[name].identical
+def test_every_name_of_the_table_is_measured_and_the_table_is_sorted():
+    names = [spec.name for spec in IMAGE]
+    assert names == sorted(names)
+    assert sorted(measure(names, *noise_pair(), data_range=255, mode="RGBA")) == names
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_sides_can_be_exchanged(name):
+def test_default_names_are_those_of_the_table_without_alpha_where_there_is_none():
+    assert set(default_names("RGBA")) == set(default_names("LA")) <= set(default_metrics("image"))
+    assert set(default_names("RGBA")) - set(default_names("RGB")) == {"alpha_error_max", "alpha_error_mean"}
+    assert default_names("RGB") == default_names("L")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_equal_images_give_the_stated_value_exactly(dtype):
+    top = np.iinfo(dtype).max
+    flat = np.full((33, 40, 4), top - 5, dtype)
+    for image in (noise_pair(dtype=dtype)[0], flat):
+        expected = {name: SPECS[name].identical for name in NAMES}
+        assert numbers(image, image.copy(), data_range=top) == expected
+        assert numbers(scaled(image), scaled(image), data_range=1.0) == expected
+        assert numbers(*[scaled(image).astype(np.float32)] * 2, data_range=1.0) == expected
+
+
+def test_the_sides_can_be_exchanged():
     reference, candidate = noise_pair()
-    assert METRICS[name](reference, candidate, data_range=255) == METRICS[name](candidate, reference, data_range=255)
+    assert numbers(reference, candidate) == numbers(candidate, reference)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_value_lies_in_the_stated_range_and_worsens_with_noise(name):
-    sign = 1 if SPECS[name].direction == "higher" else -1
-    values = [sign * METRICS[name](*noise_pair(amount=amount), data_range=255) for amount in (2.0, 10.0, 60.0)]
-    assert values == sorted(values, reverse=True)
-    assert len(set(values)) == 3
-    black, white = np.zeros((11, 11, 3), np.uint8), np.full((11, 11, 3), 255, np.uint8)
-    assert SPECS[name].low <= METRICS[name](black, white, data_range=255) <= SPECS[name].high
+def test_every_value_lies_in_the_stated_range():
+    for shape in ((11, 11, 4), (40, 20, 4)):
+        black, white = np.zeros(shape, np.uint8), np.full(shape, 255, np.uint8)
+        for name, number in {**numbers(black, white), **numbers(black, white, names=SYMPTOMS)}.items():
+            assert SPECS[name].low <= number <= SPECS[name].high
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_stored_and_float_pixels_of_one_image_agree(name):
-    reference, candidate = noise_pair()
-    stored = METRICS[name](reference, candidate, data_range=255)
-    assert METRICS[name](scaled(reference), scaled(candidate), data_range=1.0) == pytest.approx(stored, rel=1e-12)
+def test_every_value_worsens_with_noise():
+    by_amount = [numbers(*noise_pair((64, 64, 4), amount=amount), names=NAMES) for amount in (0.5, 4.0, 60.0)]
+    for name in ROUGH:
+        sign = 1 if SPECS[name].direction == "higher" else -1
+        values = [sign * found[name] for found in by_amount]
+        assert values == sorted(values, reverse=True), name
+        assert values[0] > values[-1], name
+    for name in LEVEL_SHARES:
+        assert by_amount[0][name] <= by_amount[1][name] <= by_amount[2][name], name
 
 
-@pytest.mark.parametrize("name", ["abs_diff_max", "abs_diff_mean", "abs_diff_p99", "psnr_db"])
-def test_tiling_an_image_four_times_changes_nothing(name):
-    for seed in range(5):
-        reference, candidate = noise_pair((9, 7, 3), seed=seed)
-        tiled = [np.tile(image, (2, 2, 1)) for image in (reference, candidate)]
-        assert METRICS[name](*tiled, data_range=255) == pytest.approx(
-            METRICS[name](reference, candidate, data_range=255), rel=1e-14
-        )
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_stored_and_float_pixels_of_one_image_agree(dtype):
+    reference, candidate = noise_pair(dtype=dtype)
+    stored = numbers(reference, candidate, data_range=np.iinfo(dtype).max)
+    assert numbers(scaled(reference), scaled(candidate), data_range=1.0) == pytest.approx(stored, rel=1e-7)
+    single = [scaled(side).astype(np.float32) for side in (reference, candidate)]
+    assert numbers(*single, data_range=1.0) == pytest.approx(stored, rel=2e-5)
 
 
-def test_hand_computed_differences():
-    reference = np.zeros((10, 10, 1), np.uint8)
-    candidate = reference.copy()
-    candidate[0, :2, 0] = (51, 255)
-    assert abs_diff_mean(reference, candidate, data_range=255) == pytest.approx((0.2 + 1.0) / 100)
-    assert abs_diff_max(reference, candidate, data_range=255) == 1.0
-    # 98 zeros, then 0.2: the 99th of 100 sorted values.
-    assert abs_diff_p99(reference, candidate, data_range=255) == pytest.approx(0.2)
-    assert psnr_db(reference, candidate, data_range=255) == pytest.approx(10 * math.log10(100 / (0.2**2 + 1)))
+def test_bytes_stored_in_sixteen_bits_measure_the_same():
+    pair = noise_pair()
+    assert numbers(*[side.astype(np.uint16) * 257 for side in pair], data_range=65535) == pytest.approx(
+        numbers(*pair), rel=1e-7
+    )
 
 
-def test_one_level_in_one_value_of_a_small_picture_is_83_db():
-    reference = np.full((32, 32, 3), 100, np.uint8)
-    candidate = reference.copy()
-    candidate[3, 4, 1] = 101
-    assert psnr_db(reference, candidate, data_range=255) == pytest.approx(83.0, abs=0.01)
+def test_arrays_that_are_views_measure_as_their_copies():
+    reference, candidate = noise_pair((80, 90, 4))
+    views = [side[::2, ::-1, ::-1] for side in (reference, candidate)]
+    assert numbers(*views) == numbers(*[np.ascontiguousarray(view) for view in views])
 
 
-def test_subtraction_of_bytes_does_not_wrap():
-    ten, twelve = np.full((11, 11, 3), 10, np.uint8), np.full((11, 11, 3), 12, np.uint8)
-    assert abs_diff_max(ten, twelve, data_range=255) == pytest.approx(2 / 255)
+@pytest.mark.parametrize(("mode", "refused"), [("L", 4), ("LA", 2), ("RGB", 3), ("RGBA", 0)])
+def test_what_a_mode_has_no_meaning_for_is_refused_with_its_reason(mode, refused):
+    names = ("alpha_error_max", "alpha_error_mean", "ssim_rgba", "saturation", "ssim", "ssim_y", "psnr_db")
+    channels = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}[mode]
+    values = measure(names, *noise_pair((20, 20, channels)), data_range=255, mode=mode)
+    none = [value for value in values.values() if value.problem]
+    assert len(none) == refused
+    assert all(math.isnan(value.number) for value in none)
+    assert not values["psnr_db"].problem
 
 
-def test_ssim_of_two_flat_images_follows_from_its_luminance_term():
-    low, high = np.full((11, 11, 3), 0.20), np.full((11, 11, 3), 0.25)
-    expected = (2 * 0.20 * 0.25 + 1e-4) / (0.20**2 + 0.25**2 + 1e-4)
-    assert ssim(low, high, data_range=1.0) == pytest.approx(expected, abs=1e-12)
+@pytest.mark.parametrize("name", ["ssim", "ssim_rgba", "ssim_worst_tile", "ssim_y"])
+def test_b98_ssim_of_an_image_below_its_window_is_not_applicable(name):
+    small = np.zeros((6, 64, 4), np.uint8)
+    value = measure((name,), small, small, data_range=255, mode="RGBA")[name]
+    assert math.isnan(value.number)
+    assert value.problem == "ssim is not applicable: the image is 64x6, its window is 11x11 pixels"
 
 
-@pytest.mark.parametrize("shape", [(11, 11, 3), (64, 48, 3), (33, 57, 1)])
-@pytest.mark.parametrize("amount", [1.0, 20.0])
-def test_ssim_agrees_with_scikit_image(shape, amount):
-    skimage = pytest.importorskip("skimage.metrics")
-    reference, candidate = noise_pair(shape, amount=amount)
-    options = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "channel_axis": 2}
-    for left, right, data_range in (
-        (reference, candidate, 255),
-        (scaled(reference), scaled(candidate), 1.0),
-        (np.full_like(reference, 250), np.full_like(reference, 251), 255),
-    ):
-        expected = skimage.structural_similarity(left, right, data_range=data_range, **options)
-        assert ssim(left, right, data_range=data_range) == pytest.approx(expected, abs=1e-7)
+def test_b98_a_data_range_that_the_dtype_cannot_have_is_refused_never_guessed():
+    pixels = np.full((16, 16, 3), 0.5)
+    for image, data_range in ((np.zeros((16, 16, 3), np.uint8), 1.0), (np.zeros((16, 16, 3), np.uint16), 255)):
+        with pytest.raises(MetricError, match="data range"):
+            measure(("ssim",), image, image, data_range=data_range, mode="RGB")
+    assert measure(("ssim",), pixels, pixels, data_range=255.0, mode="RGB")["ssim"].number == 1.0  # declared: allowed
 
 
-def test_psnr_agrees_with_scikit_image():
-    skimage = pytest.importorskip("skimage.metrics")
-    reference, candidate = noise_pair()
-    expected = skimage.peak_signal_noise_ratio(reference, candidate, data_range=255)
-    assert psnr_db(reference, candidate, data_range=255) == pytest.approx(expected, abs=1e-9)
-
-
-def test_ssim_of_an_image_below_its_window_is_not_applicable():
-    small = np.zeros((10, 64, 3), np.uint8)
-    with pytest.raises(MetricError, match=r"not applicable: the image is 64x10, its window is 11x11"):
-        ssim(small, small, data_range=255)
+def test_an_unknown_name_is_an_error():
+    image = np.zeros((16, 16, 3), np.uint8)
+    with pytest.raises(MetricError, match="no image metric has the name ssim_v2"):
+        measure(("ssim", "ssim_v2"), image, image, data_range=255, mode="RGB")
 
 
 FLOATS = np.full((12, 12, 3), 0.5)
@@ -142,28 +150,31 @@ def with_pixel(value):
 
 
 REFUSED = {
-    "shapes": (FLOATS, FLOATS[:11], 1.0, "shapes differ"),
-    "broadcastable-channels": (FLOATS, FLOATS[..., :1], 1.0, "shapes differ"),
-    "dtypes": (FLOATS, BYTES, 1.0, "dtypes differ"),
-    "float16": (FLOATS.astype(np.float16), FLOATS.astype(np.float16), 1.0, "dtype float16"),
-    "int16": (FLOATS.astype(np.int16), FLOATS.astype(np.int16), 1.0, "dtype int16"),
-    "no-channel-axis": (FLOATS[..., 0], FLOATS[..., 0], 1.0, "expected a non-empty"),
-    "empty": (FLOATS[:0], FLOATS[:0], 1.0, "expected a non-empty"),
-    "not-an-array": ([[1.0]], FLOATS, 1.0, "expected a numpy array"),
-    "bytes-range": (BYTES, BYTES, 1.0, "data range 255"),
-    "range-zero": (FLOATS, FLOATS, 0.0, "positive number"),
-    "range-nan": (FLOATS, FLOATS, math.nan, "positive number"),
-    "nan-reference": (with_pixel(math.nan), FLOATS, 1.0, r"reference holds 1 .* first at \(2, 3, 1\)"),
-    "nan-both-sides": (with_pixel(math.nan), with_pixel(math.nan), 1.0, "not finite"),
-    "infinite-candidate": (FLOATS, with_pixel(math.inf), 1.0, "candidate holds 1"),
-    "above-range": (FLOATS, with_pixel(1.2), 1.0, "outside the declared range"),
-    "below-range": (with_pixel(-0.1), FLOATS, 1.0, "outside the declared range"),
+    "shapes": (FLOATS, FLOATS[:11], 1.0, "RGB", "shapes differ"),
+    "allclose-would-broadcast-channels": (FLOATS, FLOATS[..., :1], 1.0, "RGB", "shapes differ"),
+    "dtypes": (FLOATS, BYTES, 1.0, "RGB", "dtypes differ"),
+    "float16-would-overflow": (FLOATS.astype(np.float16), FLOATS.astype(np.float16), 1.0, "RGB", "dtype float16"),
+    "int16": (FLOATS.astype(np.int16), FLOATS.astype(np.int16), 1.0, "RGB", "dtype int16"),
+    "foreign-byte-order": (FLOATS.astype(">f8"), FLOATS.astype(">f8"), 1.0, "RGB", "dtype"),
+    "no-channel-axis": (FLOATS[..., 0], FLOATS[..., 0], 1.0, "L", "expected a non-empty"),
+    "empty": (FLOATS[:0], FLOATS[:0], 1.0, "RGB", "expected a non-empty"),
+    "not-an-array": ([[1.0]], FLOATS, 1.0, "RGB", "expected a numpy array"),
+    "bytes-range": (BYTES, BYTES, 1.0, "RGB", "data range 255"),
+    "range-zero": (FLOATS, FLOATS, 0.0, "RGB", "positive number"),
+    "range-nan": (FLOATS, FLOATS, math.nan, "RGB", "positive number"),
+    "nan-reference": (with_pixel(math.nan), FLOATS, 1.0, "RGB", r"reference holds 1 .* first at \(2, 3, 1\)"),
+    "nan-both-sides": (with_pixel(math.nan), with_pixel(math.nan), 1.0, "RGB", "not finite"),
+    "infinite-candidate": (FLOATS, with_pixel(math.inf), 1.0, "RGB", "candidate holds 1"),
+    "above-range-would-wrap-in-bytes": (FLOATS, with_pixel(1.2), 1.0, "RGB", "outside the declared range"),
+    "below-range-would-wrap-in-bytes": (with_pixel(-0.1), FLOATS, 1.0, "RGB", "outside the declared range"),
+    "mode-of-other-channels": (BYTES, BYTES, 255, "RGBA", "3 channels; RGBA has 4"),
+    "mode-unknown": (BYTES, BYTES, 255, "BGR", "mode is 'BGR'"),
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fault", sorted(REFUSED))
-def test_arrays_that_do_not_fit_are_refused_never_adjusted(name, fault):
-    reference, candidate, data_range, message = REFUSED[fault]
-    with pytest.raises(MetricError, match=message):
-        METRICS[name](reference, candidate, data_range=data_range)
+def test_arrays_that_do_not_fit_are_refused_never_adjusted(fault):
+    reference, candidate, data_range, mode, message = REFUSED[fault]
+    for name in (*NAMES, *SYMPTOMS):
+        with pytest.raises(MetricError, match=message):
+            measure((name,), reference, candidate, data_range=data_range, mode=mode)

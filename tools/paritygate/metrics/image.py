@@ -190,23 +190,3 @@ _TABLE: Mapping[str, Callable[[_Pair], Value]] = MappingProxyType(
         **{name: _symptom(name) for name in SYMPTOMS},
     }
 )
-
-
-def _one(name: str, reference: Array, candidate: Array, *, data_range: float) -> float:
-    check_pair(reference, candidate, data_range=data_range)
-    mode = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}.get(reference.shape[2])
-    if mode is None:
-        raise MetricError(f"the images have {reference.shape[2]} channels, expected 1 to 4")
-    value = measure((name,), reference, candidate, data_range=data_range, mode=mode)[name]
-    if value.problem:
-        raise MetricError(value.problem)
-    return value.number
-
-
-#: metric name -> the number alone, until every caller declares the mode and takes all names at once.
-METRICS: Mapping[str, Callable[..., float]] = MappingProxyType(
-    {
-        name: functools.partial(_one, name)
-        for name in ("abs_diff_max", "abs_diff_mean", "abs_diff_p99", "psnr_db", "ssim")
-    }
-)
