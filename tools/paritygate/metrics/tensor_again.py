@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 _SAFE_LOW, _SAFE_HIGH = 1e-280, 1e300
 #: Below this share of the mean square, a variance from plain sums has lost more than five digits.
 _CANCELLED = 1e-5
+#: From this share of the other side's mean square on, a side's own is comparable.
+_COMPARABLE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +60,10 @@ def rescaled(view: View, found: Totals) -> Sums:
         ee=squares[2],
         rc=found[Column.RC],
     )
-    sound = view.format.name != "float64" or found.non_finite
-    if sound or all(_SAFE_LOW < square < _SAFE_HIGH for square in squares):
+    if view.format.name != "float64" or found.non_finite or math.isinf(found[Column.MAX_ERROR]):
+        return plain
+    equal = found[Column.MAX_ERROR] == 0
+    if all(_SAFE_LOW < square < _SAFE_HIGH for square in (squares[:2] if equal else squares)):
         return plain
     reference, candidate, error = (_scale(largest) for largest in _maxima(view))
     rows = [
@@ -82,14 +86,16 @@ def covariances(view: View, sums: Sums) -> tuple[float, float, float]:
     """
     size = view.size
     plain = (sums.rr - sums.r * sums.r / size, sums.rc - sums.r * sums.c / size, sums.cc - sums.c * sums.c / size)
-    if plain[0] > _CANCELLED * sums.rr and plain[2] > _CANCELLED * sums.cc:
+    # The sum of c was made from those of r and e: far smaller values than those of r would be lost in it.
+    if plain[0] > _CANCELLED * sums.rr and plain[2] > _CANCELLED * sums.cc and sums.cc > _COMPARABLE * sums.rr:
         return plain
-    means = sums.r / size, sums.c / size
+    scales = sums.scale_reference, sums.scale_candidate
+    means = [math.fsum(float((pair[side] * scales[side]).sum() / size) for pair in _values(view)) for side in (0, 1)]
     first = [values[0] for values in next(_values(view))]
     rows, varied = [], [False, False]
     for r, c in _values(view):
         varied = [varied[0] or bool((r != first[0]).any()), varied[1] or bool((c != first[1]).any())]
-        x, y = r * sums.scale_reference - means[0], c * sums.scale_candidate - means[1]
+        x, y = r * scales[0] - means[0], c * scales[1] - means[1]
         rows.append((x.sum(), y.sum(), x @ x, x @ y, y @ y))
     # The means are rounded; what is left of the sums takes that back.
     left, right, rr, rc, cc = (math.fsum(column) for column in zip(*rows, strict=True))

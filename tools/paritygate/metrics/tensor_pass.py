@@ -86,7 +86,7 @@ def totals(view: View, plan: Plan, *, threads: int) -> Totals:
     tail = Tail(view.size, threshold=first_threshold(view)) if plan.tail else None
 
     def work(chunks: range) -> Places:
-        places, scratch = Places(), Scratch(length)
+        places, scratch = Places(), Scratch(min(length, view.reference.size))
         for index in chunks:
             chunk = view.chunk(index * length, min((index + 1) * length, view.reference.size))
             if chunk.reference.size:
