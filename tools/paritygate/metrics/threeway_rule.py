@@ -14,8 +14,9 @@ from paritygate.metrics.values import Value
 class Rule:
     """``(bhattacharyya >= b or sigma_ratio <= s) and linf_ratio < m and l2_ratio < e``.
 
-    ``floor`` is an absolute error that counts as none: smaller largest errors, root mean squares and deviations are
-    taken for it on both sides. It is 0 unless the user declares one, so any error above an exact baseline is too much.
+    The defaults are the limits of vLLM-Omni's Wan2.2 case on Neuron. ``floor`` is an absolute error that counts as
+    none: smaller largest errors, root mean squares and deviations are taken for it on both sides. It is 0 unless the
+    user declares one, so any error above an exact baseline is too much.
     """
 
     bhattacharyya_at_least: float = 0.99
