@@ -8,12 +8,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from paritygate.cli.main import BUG_EXIT_CODE, COMMANDS
 from paritygate.errors import ExitCode
+from paritygate.manifest.case import OutputKind
 from paritygate.records.model import Status
+from paritygate.runners.job import Writer
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -90,6 +93,13 @@ def test_the_toy_of_the_adapter_guide_goes_from_unvalidated_to_provisional_as_de
     (folder / "toy.gate.yaml").write_text(gate.replace(f"sha256:{'0' * 64}", digest), encoding="utf-8")
     run(tmp_path, "paritygate validate")
     assert "toy: provisional" in run(tmp_path, "paritygate run toy")
+
+
+def test_the_adapter_guide_names_all_that_an_adapter_can_report() -> None:
+    methods = {name for name in vars(Writer) if not name.startswith("_")}
+    assert methods - {"environment"} <= set(re.findall(r"`writer\.(\w+)", ADAPTERS))
+    kinds = set(re.findall(r"^\| `(\w+)` \| ", ADAPTERS, re.MULTILINE))
+    assert kinds == set(get_args(OutputKind))
 
 
 def test_the_manifest_of_the_walk_through_has_ten_lines() -> None:

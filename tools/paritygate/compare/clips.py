@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paritygate.compare.checklist import counted
 from paritygate.compare.measure import DATA_RANGES, Values, wanted_metrics
 from paritygate.compare.pixels import degenerate
 from paritygate.compare.place import Place, Refused, Side, verified_file
@@ -153,9 +154,8 @@ class _Watched:
         """
         with self.side.named():
             if self._output.frames not in (None, self._count):
-                raise Refused(
-                    "frames", f"holds {self._count} frames, declared {self._output.frames}; nothing is cut or repeated"
-                )
+                found = f"holds {counted(self._count, 'frame')}, declared {self._output.frames}"
+                raise Refused("frames", f"{found}; nothing is cut or repeated")
             if self._blank:
                 raise Refused("degenerate", f"every frame is without a picture; the last one is {self._blank}")
 

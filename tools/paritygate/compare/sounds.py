@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paritygate.compare.checklist import counted
 from paritygate.compare.measure import Values, wanted_metrics
 from paritygate.compare.place import Place, Refused, Side, verified_file
 from paritygate.errors import MetricError
@@ -88,7 +89,9 @@ def _check(sound: _Sound, output: Output, *, name: str) -> None:
         raise Refused("sample-rate", f"{name} has {found}; nothing is resampled")
     channels = sound.samples.shape[1]
     if channels != output.channels:
-        raise Refused("channels", f"{name} has {channels} channels, declared {output.channels}; nothing is mixed")
+        raise Refused(
+            "channels", f"{name} has {counted(channels, 'channel')}, declared {output.channels}; nothing is mixed"
+        )
     finite = np.isfinite(sound.samples)
     if not finite.all():
         first = tuple(int(index) for index in np.argwhere(~finite)[0])

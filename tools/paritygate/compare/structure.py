@@ -12,7 +12,13 @@ from paritygate.manifest.case import Case, Item, Output
 from paritygate.media.paths import list_files
 from paritygate.records.model import OUTPUTS_FOLDER, Finding, LegRecord, OutputItem
 
-_NOUNS = {"audio": "sounds", "tensors": "sets of tensors", "video": "clips"}
+# Role -> one of it, and several.
+_NOUNS = {
+    "audio": ("sound", "sounds"),
+    "image": ("image", "images"),
+    "tensors": ("set of tensors", "sets of tensors"),
+    "video": ("clip", "clips"),
+}
 
 
 def outputs_per_item(output: Output) -> int:
@@ -66,7 +72,8 @@ def _count_findings(output: Output, leg: LegRecord, item: OutputItem) -> Iterato
     found = Counter({"image": len(item.images)}) + Counter(media.role for media in item.media)
     for role in dict.fromkeys((*expected, *found)):
         if found[role] != (count := expected.get(role, 0)):
-            code, noun = ("image-count", "images") if role == "image" else ("output-count", _NOUNS[role])
+            code = "image-count" if role == "image" else "output-count"
+            noun = _NOUNS[role][found[role] != 1]
             yield _finding(code, leg, f"gave {found[role]} {noun}, expected {count}", item.id)
 
 
