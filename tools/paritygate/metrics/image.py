@@ -13,8 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-import numpy as np
-
 from paritygate.errors import MetricError
 from paritygate.metrics import ssim as _ssim
 from paritygate.metrics.levels import Differences, differences
@@ -81,7 +79,10 @@ class _Pair:
                 self._sums[plane] = _ssim.loss_sums(
                     self.reference, self.candidate, data_range=self.data_range, plane=plane
                 )
-        sums: Floats = np.mean([self._sums[plane] for plane in wanted], axis=0)
+        sums: Floats = self._sums[wanted[0]].copy()
+        for plane in wanted[1:]:
+            sums += self._sums[plane]
+        sums /= len(wanted)
         return sums
 
     @functools.cached_property

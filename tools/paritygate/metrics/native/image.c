@@ -12,7 +12,10 @@
 #define TILE_ROWS 64
 #define TILE_COLUMNS 128
 #define PADDED_ROWS (TILE_ROWS + 2 * RADIUS)
-#define PADDED_COLUMNS (TILE_COLUMNS + 16) /* at least twice the radius; rows of whole cache lines */
+/* Loops run over whole vectors: what lies beyond the image is finite, and left out at the end. */
+#define WHOLE(columns) (((columns) + 15) / 16 * 16)
+#define MARGIN WHOLE(2 * RADIUS)
+#define PADDED_COLUMNS (TILE_COLUMNS + MARGIN)
 #define INLINE static inline __attribute__((always_inline))
 
 enum { BYTES, WORDS, FLOATS, DOUBLES };
@@ -91,7 +94,7 @@ int pg_image_loss(const void *reference, const void *candidate, int type, int64_
     const pair_t pair = {reference, candidate, type, width, channels, channel};
     const int bytes = type == BYTES && channel >= 0;
     tile_function *run = bytes ? best_tile_float() : best_tile_double();
-    void *tile = malloc(bytes ? sizeof(tile_float) : sizeof(tile_double));
+    void *tile = calloc(1, bytes ? sizeof(tile_float) : sizeof(tile_double));
     if (!tile) return -1;
     for (int64_t top = 0; top < height - RADIUS; top += TILE_ROWS)
         for (int64_t left = 0; left < width - RADIUS; left += TILE_COLUMNS) {

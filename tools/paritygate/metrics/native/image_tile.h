@@ -76,9 +76,10 @@ INLINE void NAMED(loss_row)(NAMED(tile) *restrict tile, int64_t row, int64_t col
     REAL across[4][TILE_COLUMNS];
     const REAL *planes[4] = {tile->s[row + RADIUS], tile->d[row + RADIUS], tile->ss[row + RADIUS],
                              tile->dd[row + RADIUS]};
+    const int64_t whole = WHOLE(columns);
     for (int plane = 0; plane < 4; plane++) {
-        NAMED(blur)(planes[plane], PADDED_COLUMNS, columns + 2 * RADIUS, tile->down[plane]);
-        NAMED(blur)(tile->down[plane] + RADIUS, 1, columns, across[plane]);
+        NAMED(blur)(planes[plane], PADDED_COLUMNS, whole + MARGIN, tile->down[plane]);
+        NAMED(blur)(tile->down[plane] + RADIUS, 1, whole, across[plane]);
     }
     for (int64_t i = 0; i < columns; i++) {
         const REAL ms = across[0][i], md = across[1][i];
@@ -102,7 +103,7 @@ INLINE void NAMED(loss_tile)(const pair_t *pair, void *memory, int64_t top, int6
         REAL *s = tile->s[row], *d = tile->d[row], *ss = tile->ss[row], *dd = tile->dd[row];
         NAMED(fill_row)(pair, (top - RADIUS + row) * pair->width + left - RADIUS, columns + 2 * RADIUS, (REAL)level,
                         (REAL)shift, s, d);
-        for (int64_t i = 0; i < columns + 2 * RADIUS; i++) {
+        for (int64_t i = 0; i < WHOLE(columns) + MARGIN; i++) {
             ss[i] = s[i] * s[i];
             dd[i] = d[i] * d[i];
         }
