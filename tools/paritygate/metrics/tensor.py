@@ -17,7 +17,7 @@ from types import MappingProxyType
 from paritygate.errors import MetricError
 from paritygate.metrics import tensor_values as _values
 from paritygate.metrics.specs.tensor import TENSOR
-from paritygate.metrics.tensor_again import rescaled
+from paritygate.metrics.tensor_again import sums_of
 from paritygate.metrics.tensor_formats import Array, Format, format_of
 from paritygate.metrics.tensor_pass import Plan, totals
 from paritygate.metrics.tensor_values import Found
@@ -115,7 +115,7 @@ def _measure(
     asked = {name for name in names if not _not_for(name, view.format)}
     plan = Plan(tail="abs_error_p99" in asked, ulps=any(name.startswith("ulp_") for name in asked))
     found = totals(view, plan, threads=threads)
-    pair = Found(found, view, rescaled(view, found))
+    pair = Found(found, view, sums_of(view, found))
     return {name: _value(name, pair) for name in names}
 
 

@@ -1,7 +1,8 @@
-"""A second look at tensors whose plain sums lost digits: values far from 1, or far from 0 and close to each other.
+"""A second look at tensors whose plain sums lost digits.
 
-Rare, so it is plain: squares of float64 values beyond 1e154 overflow and below 1e-162 vanish; the variance of values
-around a large mean cancels.
+Rare, so it is plain. Squares of float64 values beyond 1e154 overflow and below 1e-162 vanish; the variance of values
+around a large mean cancels; so do the squares of a candidate far smaller than the reference, taken from those of the
+reference and of the error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Floats = NDArray[np.float64]
 _SAFE_LOW, _SAFE_HIGH = 1e-280, 1e300
 #: Below this share of the mean square, a variance from plain sums has lost more than five digits.
 _CANCELLED = 1e-5
-#: From this share of the other side's mean square on, a side's own is comparable.
+#: Below this share of the reference's squares, those of the candidate have lost more than two digits.
 _COMPARABLE = 0.01
 
 
@@ -47,23 +48,11 @@ class Sums:
     scale_error: float = 1.0
 
 
-def rescaled(view: View, found: Totals) -> Sums:
-    """The sums of a pass, or those of scaled values where squares left the range of float64."""
-    squares = [found[column] for column in (Column.RR, Column.CC, Column.EE)]
-    plain = Sums(
-        r=found[Column.R],
-        c=found[Column.R] + found[Column.E],
-        e=found[Column.E],
-        abs_e=found[Column.ABS_E],
-        rr=squares[0],
-        cc=squares[1],
-        ee=squares[2],
-        rc=found[Column.RC],
-    )
-    if view.format.name != "float64" or found.non_finite or math.isinf(found[Column.MAX_ERROR]):
-        return plain
-    equal = found[Column.MAX_ERROR] == 0
-    if all(_SAFE_LOW < square < _SAFE_HIGH for square in (squares[:2] if equal else squares)):
+def sums_of(view: View, found: Totals) -> Sums:
+    """The sums of a pass, or those of a second one over scaled values where the first lost digits."""
+    r, e, rr, ee, re = (found[column] for column in (Column.R, Column.E, Column.RR, Column.EE, Column.RE))
+    plain = Sums(r=r, c=r + e, e=e, abs_e=found[Column.ABS_E], rr=rr, cc=rr + 2 * re + ee, ee=ee, rc=rr + re)
+    if found.non_finite or math.isinf(found[Column.MAX_ERROR]) or _sound(plain, equal=found[Column.MAX_ERROR] == 0):
         return plain
     reference, candidate, error = (_scale(largest) for largest in _maxima(view))
     rows = [
@@ -79,6 +68,11 @@ def rescaled(view: View, found: Totals) -> Sums:
     )
 
 
+def _sound(plain: Sums, *, equal: bool) -> bool:
+    squares = (plain.rr, plain.cc) if equal else (plain.rr, plain.cc, plain.ee)
+    return plain.cc >= _COMPARABLE * plain.rr and all(_SAFE_LOW < square < _SAFE_HIGH for square in squares)
+
+
 def covariances(view: View, sums: Sums) -> tuple[float, float, float]:
     """Sums of squares and products around the means: of the reference, of both, of the candidate.
 
@@ -86,16 +80,14 @@ def covariances(view: View, sums: Sums) -> tuple[float, float, float]:
     """
     size = view.size
     plain = (sums.rr - sums.r * sums.r / size, sums.rc - sums.r * sums.c / size, sums.cc - sums.c * sums.c / size)
-    # The sum of c was made from those of r and e: far smaller values than those of r would be lost in it.
-    if plain[0] > _CANCELLED * sums.rr and plain[2] > _CANCELLED * sums.cc and sums.cc > _COMPARABLE * sums.rr:
+    if plain[0] > _CANCELLED * sums.rr and plain[2] > _CANCELLED * sums.cc:
         return plain
-    scales = sums.scale_reference, sums.scale_candidate
-    means = [math.fsum(float((pair[side] * scales[side]).sum() / size) for pair in _values(view)) for side in (0, 1)]
+    means = sums.r / size, sums.c / size
     first = [values[0] for values in next(_values(view))]
     rows, varied = [], [False, False]
     for r, c in _values(view):
         varied = [varied[0] or bool((r != first[0]).any()), varied[1] or bool((c != first[1]).any())]
-        x, y = r * scales[0] - means[0], c * scales[1] - means[1]
+        x, y = r * sums.scale_reference - means[0], c * sums.scale_candidate - means[1]
         rows.append((x.sum(), y.sum(), x @ x, x @ y, y @ y))
     # The means are rounded; what is left of the sums takes that back.
     left, right, rr, rc, cc = (math.fsum(column) for column in zip(*rows, strict=True))

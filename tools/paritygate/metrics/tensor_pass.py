@@ -138,8 +138,8 @@ def _second_try(view: View) -> float | None:
 
 def _look(row: NDArray[np.float64], chunk: Chunk, view: View, places: Places) -> None:
     """Count what is not finite or too large, and remember places, in the few chunks where there is something to see."""
-    # A NaN or an infinity is in its side's square; so is a finite float64 whose square is beyond the range.
-    if view.format.kind == "float" and not math.isfinite(row[Column.RR] + row[Column.CC]):
+    # A NaN or an infinity is in one of the squares; so is a finite float64 whose square is beyond the range.
+    if view.format.kind == "float" and not math.isfinite(row[Column.RR] + row[Column.EE]):
         _count_non_finite(row, chunk, view, places)
     if view.format.may_exceed_float64:
         for side in (chunk.reference, chunk.candidate):
