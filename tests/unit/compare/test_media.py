@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 
 import msgspec
 import numpy as np
@@ -33,6 +34,7 @@ class Media:
     def put(self, leg, *stores):
         """Both items of a leg get what each of ``stores`` makes: a function of folder, stem and item number."""
         folder = self.dir / leg
+        shutil.rmtree(folder, ignore_errors=True)
         items = []
         for number, item in enumerate(self.items):
             made = [store(folder, f"outputs/{item.id}/0", number) for store in stores]
@@ -257,7 +259,10 @@ def test_a_missing_superfluous_or_unlisted_output_is_invalid(clips):
     assert {finding.code for finding in result.invalid} == {"output-count"}
     assert "gave 1 sound, expected 0 (item 000)" in result.invalid[0].message
     clips.put("candidate")
-    assert {"output-count", "extra-output"} == set(clips.codes())
+    assert set(clips.codes()) == {"output-count"}
+    clips.put("candidate", video())
+    (clips.dir / "candidate" / "outputs" / "000" / "1.video.npy").write_bytes(b"left over")
+    assert clips.codes() == ["extra-output"]
 
 
 # Sounds.
@@ -375,3 +380,68 @@ def test_sets_of_tensors_that_do_not_fit_are_invalid_and_nothing_is_broadcast(se
 def test_equal_tensors_are_bit_identical(sets):
     sets.put("candidate", tensors())
     assert sets.compare().bit_identical
+
+
+# Encoded files.
+
+
+def encode(path, frames, samples=None, *, fps=24):
+    """A Matroska file: lossless FFV1, and lossless PCM of 16 bits."""
+    av = pytest.importorskip("av")
+    with av.open(str(path), "w") as container:
+        picture = container.add_stream("ffv1", rate=fps, width=SIZE, height=SIZE, pix_fmt="bgr0")
+        heard = None if samples is None else container.add_stream("pcm_s16le", rate=RATE, layout="stereo")
+        for frame in frames:
+            container.mux(picture.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(picture.encode(None))
+        if heard is not None:
+            packed = np.rint(samples * 32767).astype(np.int16).reshape(1, -1)
+            frame = av.AudioFrame.from_ndarray(packed, format="s16", layout="stereo")
+            frame.sample_rate = RATE
+            container.mux(heard.encode(frame))
+            container.mux(heard.encode(None))
+    return path
+
+
+def encoded(root, *, change=lambda frames: frames, fps=24, level=None):
+    def store(folder, stem, number):
+        samples = None if level is None else sound(number) * level
+        path = encode(root / f"{number}.mkv", change(clip(number)), samples, fps=fps)
+        return store_video(folder, stem, path, fps=None)
+
+    return store
+
+
+def test_encoded_clips_are_decoded_and_compared_frame_by_frame_where_that_is_declared(clips, tmp_path):
+    def darken(frames):
+        frames[2] //= 2
+        return frames
+
+    output = msgspec.structs.replace(clips.case.output, representation="encoded")
+    clips.case = msgspec.structs.replace(clips.case, output=output)
+    clips.put("reference", encoded(tmp_path))
+    clips.put("candidate", encoded(tmp_path))
+    assert clips.compare().bit_identical
+    clips.put("candidate", encoded(tmp_path, change=darken))
+    result = clips.compare()
+    assert result.invalid == ()
+    assert all(entry.worst_item.endswith("/0/2") for entry in result.measurements[:2])
+    clips.put("candidate", encoded(tmp_path, fps=12))
+    assert set(clips.codes()) == {"fps"}
+    clips.put("candidate", encoded(tmp_path, change=lambda frames: frames[:-1]))
+    assert set(clips.codes()) == {"frames"}
+
+
+def test_an_encoded_clip_brings_its_sound_in_the_same_file(parts, tmp_path):
+    output = Output(
+        kind="video_audio", width=SIZE, height=SIZE, frames=FRAMES, fps=24, sample_rate_hz=RATE, channels=2,
+        representation="encoded",
+    )  # fmt: skip
+    media = Media(parts, tmp_path, output, ("ssim", "min"), ("relative_l2", "max"))
+    media.put("reference", encoded(tmp_path, level=1.0))
+    media.put("candidate", encoded(tmp_path, level=0.5))
+    result = media.compare()
+    assert result.invalid == ()
+    assert [entry.value for entry in result.measurements] == [1, pytest.approx(0.5, abs=1e-3)]
+    media.put("candidate", encoded(tmp_path))
+    assert media.compare().invalid[0].item == "000", "a clip without sound is not compared as if it were silent"

@@ -330,3 +330,28 @@ def test_the_worst_item_of_an_edited_record_draws_nothing_and_breaks_nothing(sto
     pictures, failures = draw_worst_pairs(msgspec.structs.replace(record, comparison=comparison), story.dir, story.case)
     assert pictures == ()
     assert len(failures) == 1
+
+
+def test_what_a_metric_tells_of_its_worst_value_stands_below_the_table(story):
+    measured = (*story.case.measure.output, story.parts.measurement("abs_diff_worst_tile", "max"))
+    story.case = msgspec.structs.replace(
+        story.case, measure=msgspec.structs.replace(story.case.measure, output=measured)
+    )
+    record = story.record()
+    (entry,) = (entry for entry in record.comparison.measurements if entry.metric == "abs_diff_worst_tile")
+    place = entry.worst_detail
+    text = report(story)
+    line = next(line for line in text.splitlines() if "is worst at" in line)
+    assert f"x {place['x']}; y {place['y']}; width {place['width']}; height {place['height']}" in line
+    assert f"<code>{entry.worst_item}</code>" in line.replace("\\_", "_")
+
+
+@pytest.mark.parametrize("detail", [{"<b>": ["|", "`x`"] * 50}, {"index": [1, 2], "values": {"a": 1e-7, "b": "nan"}}])
+def test_odd_details_of_a_worst_value_stay_one_inert_line(story, detail):
+    record = story.record()
+    first, *others = record.comparison.measurements
+    changed = msgspec.structs.replace(first, worst_detail=detail)
+    text = report(story, comparison=msgspec.structs.replace(record.comparison, measurements=(changed, *others)))
+    (line,) = (line for line in text.splitlines() if "is worst at" in line)
+    assert "<b>" not in line
+    assert len(line) < 1000

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from paritygate.errors import UsageError
-from paritygate.manifest.case import Asset, Case, Ci, Coverage, InputMedia, Leg, Measure, Model, Output
+from paritygate.manifest.case import Asset, Case, Ci, Coverage, InputMedia, Leg, Measure, Measurement, Model, Output
 from paritygate.media.digests import tree_digest
 from paritygate.records.canonical import sha256_bytes
 from paritygate.runners import devices, preflight, weights
@@ -219,6 +219,20 @@ def test_output_kinds_that_a_runner_cannot_store_are_refused_for_its_leg_alone(c
     assert found(case) == refused * sum(leg.runner == "diffusers" for leg in case.legs)
     adapters = {name: leg(name, runner="python", adapter="adapter.py") for name in ("reference", "candidate")}
     assert "output" not in [code for code, _ in found(msgspec.structs.replace(case, **adapters))]
+
+
+def test_what_comparing_needs_is_missing_before_any_leg_runs(case, monkeypatch):
+    absent = ("av", "flip_evaluator")
+    monkeypatch.setattr("paritygate.runners.preflight.find_spec", lambda name: None if name in absent else name)
+    measured = (Measurement(id="a", metric="flip_ldr", aggregate="max", pixels="stored", target=None),)
+    flip = msgspec.structs.replace(case, measure=msgspec.structs.replace(case.measure, output=measured))
+    assert ("extra", "comparing needs flip_evaluator, not installed here") in found(flip)
+    adapters = {name: leg(name, runner="python", adapter="adapter.py") for name in ("reference", "candidate")}
+    output = Output(kind="video", width=8, height=8, frames=2, fps=8, representation="encoded")
+    clip = msgspec.structs.replace(case, output=output, **adapters)
+    assert ("extra", "comparing needs av, not installed here") in found(clip)
+    raw = msgspec.structs.replace(clip, output=msgspec.structs.replace(output, representation=None))
+    assert "extra" not in [code for code, _ in found(raw)]
 
 
 def fake_driver(tmp_path: Path, *names: str) -> dict[str, str]:

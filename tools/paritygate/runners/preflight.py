@@ -7,13 +7,15 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 from paritygate import __version__
-from paritygate.errors import UsageError
+from paritygate.errors import EXTRA_OF, UsageError
 from paritygate.manifest.case import Case, Leg
+from paritygate.metrics.specs import SPECS
 from paritygate.records.canonical import sha256_file
 from paritygate.runners import devices, probe, weights
 from paritygate.runners.leg import interpreter, leg_environment
@@ -59,6 +61,8 @@ def check(
     problems += _model_problems(case, folder, legs)
     problems += _input_problems(case)
     problems += _ability_problems(case, legs)
+    if len(legs) == len(case.legs):
+        problems += _extra_problems(case)
     interpreters: dict[str, dict[str, str | None]] = {}
     for leg in legs:
         found, versions = _leg_problems(case, leg, probes, environ)
@@ -160,6 +164,19 @@ def _ability_problems(case: Case, legs: tuple[Leg, ...]) -> Iterator[PreflightPr
         if case.inputs and leg.runner in RUNNERS and not RUNNERS[leg.runner].takes_inputs:
             message = f"the runner {leg.runner!r} cannot take request.inputs in this version"
             yield PreflightProblem(code="runner", message=message, fix=f"{fix}, or use an adapter", leg=leg.name)
+
+
+def _extra_problems(case: Case) -> Iterator[PreflightProblem]:
+    """What comparing needs beyond a plain run and is not installed here; legs that run apart are not compared there."""
+    needed = {SPECS[entry.metric].extra for entry in case.measure.output} - {""}
+    if case.output.compared_as == "encoded":
+        needed.add("video" if case.output.has_video else "audio")
+    for extra in sorted(needed):
+        missing = [module for module, part in EXTRA_OF.items() if part == extra and find_spec(module) is None]
+        if missing:
+            message = f"comparing needs {' and '.join(missing)}, not installed here"
+            fix = f"pip install 'paritygate[{extra}]=={__version__}'"
+            yield PreflightProblem(code="extra", message=message, fix=fix)
 
 
 def _leg_problems(
