@@ -162,7 +162,7 @@ def test_frames_of_a_folder_have_one_size_and_mode(tmp_path, other):
 
 def test_a_broken_frame_of_a_folder_is_refused_by_name(tmp_path):
     clip = folder(tmp_path / "clip", pattern(3))
-    (clip / "frame_2.png").write_bytes((clip / "frame_2.png").read_bytes()[:-20])
+    (clip / "frame_2.png").write_bytes((clip / "frame_2.png").read_bytes()[:100])
     with pytest.raises(MediaError, match=r"frame_2\.png"), open_video(clip) as opened:
         list(opened)
 
@@ -190,7 +190,7 @@ def test_raw_arrays_are_read_by_their_header(tmp_path, dtype, data_range, channe
         (np.zeros((2, 8, 8, 3), np.float64), "format"),
         (np.asfortranarray(np.zeros((2, 8, 8, 3), np.uint8)), "format"),
         (np.full((2, 8, 8, 3), 1.5, np.float32), "range"),
-        (np.full((2, 8, 8, 3), np.nan, np.float32), "range"),
+        (np.full((2, 8, 8, 3), np.nan, np.float32), "non-finite"),
         (np.full((2, 8, 8, 3), -0.1, np.float32), "range"),
     ],
 )
