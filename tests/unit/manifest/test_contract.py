@@ -217,6 +217,14 @@ def test_variants_have_contracts_of_their_own(add_case: Add, load: Load) -> None
     assert contract(first) != contract(second)
 
 
+def test_representation_and_background_are_part_of_it_where_they_are_given(contract_of: Callable[..., str]) -> None:
+    clip = "task: t2v\noutput: {{kind: video, frames: 8, fps: 8{more}}}\n"
+    layer = "output: {{mode: RGBA, alpha: straight{more}}}\n"
+    texts = [clip.format(more=more) for more in ("", ", representation: encoded")]
+    texts += [layer.format(more=f", composite: '{colour}'" if colour else "") for colour in ("", "#000000", "#000001")]
+    assert differing(contract_of, texts)
+
+
 class LaterOutput(Output, frozen=True, kw_only=True):
     """An output as a later version of this program may declare it."""
 

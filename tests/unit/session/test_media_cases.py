@@ -93,8 +93,8 @@ def accepted(demo, monkeypatch):
         shown = ", ".join(f"{{measurement: {name}, {limit}}}" for name, limit in bounds.items())
         text = GATE.format(contract=contract(case), bounds=shown, evidence=evidence)
         (demo.root / "cases" / "demo.gate.yaml").write_text(text)
-        code, result = demo.run()
-        assert code == 0, result
+        code, result = demo.run("--compare", "--run-id", record.run_id)
+        assert (code, result["status"]) == (0, "passed"), result
         (demo.root / "fault").write_text("")
         return demo
 
