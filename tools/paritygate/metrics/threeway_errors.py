@@ -184,7 +184,7 @@ def _numpy_engine() -> _Engine:
             rounded[:] = error
             np.add(keys_of_leg, _counted(rounded, places[:count]), out=keys_of_leg)
             found.append(_moments(error))
-        ends = float(exact.min()), float(exact.max())
+        ends = float(chunks[0].min()), float(chunks[0].max())
         return Part(smallest=ends[0], biggest=ends[1], squares=_squared(exact), low=found[0], target=found[1])
 
     return part_of
