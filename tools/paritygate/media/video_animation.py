@@ -32,8 +32,8 @@ class _Layout:
     depth: int = 8
 
 
-class _EndsEarlyError(Exception):
-    """The walk came to the end of the file before the end of the clip."""
+class _BrokenError(Exception):
+    """The blocks contradict each other, or the file ends before they do."""
 
 
 @contextlib.contextmanager
@@ -55,8 +55,10 @@ def open_animation(path: Path, *, container: str, threads: int) -> Iterator[Open
             layout = _FORMATS[container].walk(stream)
     except OSError as error:
         raise MediaError(f"{name}: {error.strerror or error}", kind="unreadable") from error
-    except (_EndsEarlyError, struct.error) as error:
-        raise MediaError(f"{name}: truncated or damaged {container} file (no end)", kind="unreadable") from error
+    except (_BrokenError, struct.error) as error:
+        raise MediaError(
+            f"{name}: truncated or damaged {container} file (its blocks do not lead to its end)", kind="unreadable"
+        ) from error
     if layout.depth > 8:
         raise MediaError(f"{name}: Pillow would cut its {layout.depth} bits per value to 8", kind="mode")
     if not layout.frames:
@@ -116,7 +118,7 @@ def _composed(path: Path, *, container: str, promised: int) -> Generator[tuple[A
 def _take(stream: BinaryIO, size: int) -> bytes:
     data = stream.read(size)
     if len(data) != size:
-        raise _EndsEarlyError
+        raise _BrokenError
     return data
 
 
@@ -132,7 +134,7 @@ def _walk_gif(stream: BinaryIO) -> _Layout:
         elif kind == b"!":
             _take(stream, 1)  # label
         else:
-            raise _EndsEarlyError
+            raise _BrokenError
         while size := _take(stream, 1)[0]:
             _take(stream, size)
     return _Layout(width, height, frames)
@@ -152,8 +154,12 @@ def _walk_apng(stream: BinaryIO) -> _Layout:
             width, height, depth = struct.unpack(">IIB", _take(stream, 9))
             length -= 9
         elif kind == b"acTL":
+            if frames:
+                raise _BrokenError  # counts twice
             frames = struct.unpack(">I", _take(stream, 4))[0]
             length -= 4
+            if not 0 < frames < 1 << 31:
+                raise _BrokenError
         _skip(stream, length + 4)  # and the checksum
         if kind == b"IEND":
             return _Layout(width, height, frames, depth)
@@ -176,7 +182,7 @@ def _walk_webp(stream: BinaryIO) -> _Layout:
 def _skip(stream: BinaryIO, length: int) -> None:
     end = stream.seek(length, os.SEEK_CUR) if length >= 0 else 0
     if length < 0 or end > os.fstat(stream.fileno()).st_size:
-        raise _EndsEarlyError
+        raise _BrokenError
 
 
 @dataclass(frozen=True)
