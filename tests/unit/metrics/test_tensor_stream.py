@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import mmap
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from paritygate.metrics import kernel, tensor_kernel, tensor_pass, tensor_tail
+from paritygate.metrics import kernel, tensor_ahead, tensor_kernel, tensor_pass, tensor_tail
 from paritygate.metrics.specs.tensor import TENSOR
 from paritygate.metrics.tensor import measure
 from paritygate.metrics.tensor_tail import Tail
+from paritygate.metrics.tensor_view import view_of
 
 NAMES = tuple(spec.name for spec in TENSOR)
 
@@ -84,6 +86,31 @@ def test_a_mapped_file_is_measured_like_an_array(engine, small_chunks, tmp_path)
         np.save(tmp_path / f"{name}.npy", side)
     mapped = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "rc")
     assert measure(NAMES, *mapped) == measure(NAMES, *pair)
+
+
+def test_files_that_are_not_in_memory_are_read_ahead_and_only_those(monkeypatch, tmp_path):
+    wishes = []
+
+    class Mapping(mmap.mmap):
+        def madvise(self, wish, start, length):
+            wishes.append((wish, start % mmap.PAGESIZE, start + length))
+
+    path = tmp_path / "values"
+    path.write_bytes(bytes(3 * tensor_ahead._WINDOW))
+    with path.open("rb") as stream:
+        sides = [np.frombuffer(Mapping(stream.fileno(), 0, prot=mmap.PROT_READ), np.float32, offset=128) for _ in "rc"]
+    view = view_of(*sides, dtype=None, mask=None, padded=False)
+    for pages, expected in ((7, 0), (8, 2)):
+        monkeypatch.setattr(tensor_ahead, "pages_read", lambda pages=pages: pages)
+        ahead = tensor_ahead.Ahead(view, pages_before=7)
+        wishes.clear()
+        ahead.reach(0)
+        ahead.reach(1000)
+        assert wishes == [(mmap.MADV_WILLNEED, 0, tensor_ahead._WINDOW + 128)] * expected
+    ahead.reach(view.size - 10)
+    assert wishes[-1] == (mmap.MADV_WILLNEED, 0, 3 * tensor_ahead._WINDOW)
+    in_memory = view_of(np.ones(9), np.ones(9), dtype=None, mask=None, padded=False)
+    tensor_ahead.Ahead(in_memory, pages_before=0).reach(0)
 
 
 def test_a_mask_leaves_out_elements_in_every_chunk(engine, small_chunks):

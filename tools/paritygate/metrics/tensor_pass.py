@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from paritygate.metrics import tensor_kernel
 from paritygate.metrics.blas import one_thread
+from paritygate.metrics.tensor_ahead import Ahead, pages_read
 from paritygate.metrics.tensor_chunk import Column, Scratch, fill_row
 from paritygate.metrics.tensor_formats import EXACT_INTEGER, Array
 from paritygate.metrics.tensor_tail import Tail, first_threshold
@@ -83,11 +84,14 @@ def totals(view: View, plan: Plan, *, threads: int) -> Totals:
     length = KERNEL_CHUNK if use_kernel else NUMPY_CHUNK
     count = -(-view.reference.size // length)
     rows = np.zeros((count, len(Column)))
+    pages_before = pages_read()
     tail = Tail(view.size, threshold=first_threshold(view)) if plan.tail else None
 
     def work(chunks: range) -> Places:
         places, scratch = Places(), Scratch(min(length, view.reference.size))
+        ahead = Ahead(view, pages_before=pages_before)
         for index in chunks:
+            ahead.reach(index * length)
             chunk = view.chunk(index * length, min((index + 1) * length, view.reference.size))
             if chunk.reference.size:
                 row = rows[index]
