@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from paritygate.metrics import image_kernel, kernel, level_counts
+from paritygate.metrics import float_counts, image_kernel, kernel, level_counts
 
 SHAPES = [(1, 1, 1), (7, 9, 3), (8, 8, 4), (300, 37, 3), (255, 101, 2), (600, 33, 1)]
 
@@ -44,3 +44,16 @@ def test_the_counts_are_those_made_one_by_one(shape, dtype):
         for found in ways:
             for field in dataclasses.fields(expected):
                 assert np.array_equal(getattr(found, field.name), getattr(expected, field.name)), field.name
+
+
+@pytest.mark.parametrize("levels", [1, 2, 50, 1 << 40], ids="of {} levels".format)
+def test_ranked_differences_of_floats_are_those_of_a_full_sort(levels):
+    rng = np.random.default_rng(levels)
+    reference = rng.integers(0, levels, (50, 700, 3)) / levels
+    candidate = np.where(
+        rng.random(reference.shape) < 0.5, reference, rng.integers(0, levels, reference.shape) / levels
+    )
+    ordered = np.sort(np.abs(candidate - reference), axis=None)
+    ranks = [1, 17, ordered.size // 2, ordered.size - 1, ordered.size]
+    found = float_counts.ranked(reference, candidate, ranks=ranks, maximum=float(ordered[-1]))
+    assert found == [ordered[rank - 1] for rank in ranks]

@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from skimage.metrics import structural_similarity
 
+from paritygate.errors import MetricError
 from paritygate.metrics import tiles
 from paritygate.metrics.image import default_names, measure, statistics
+from paritygate.metrics.specs import SPECS
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -218,6 +221,30 @@ def test_b97_infinite_psnr_is_only_for_equal_images():
     assert one("psnr_db", reference, candidate) == math.inf
     candidate[0, 0, 0] = 8
     assert math.isfinite(one("psnr_db", reference, candidate))
+
+
+def test_b74_sizes_that_differ_are_refused_although_the_overlap_is_equal():
+    with pytest.raises(MetricError, match="shapes differ"):
+        values(flat(9, (32, 32, 3)), flat(9, (32, 48, 3)))
+
+
+def test_b95_nan_in_one_pixel_is_refused_before_it_turns_into_a_black_one():
+    reference, candidate = (np.full((16, 16, 3), 0.5) for _ in "rc")
+    candidate[4, 5, 0] = math.nan
+    for names in (("ssim",), ("abs_diff_max",), ("clipped_low_share",)):
+        with pytest.raises(
+            MetricError, match=r"candidate holds 1 values that are not finite, the first at \(4, 5, 0\)"
+        ):
+            values(reference, candidate, names, data_range=1.0)
+
+
+def test_b99_two_implementations_of_ssim_disagree_so_the_facts_state_every_parameter():
+    reference = textured((32, 32, 1))
+    candidate = np.clip(reference + np.random.default_rng(3).normal(0, 40, reference.shape), 0, 255).astype(np.uint8)
+    uniform = structural_similarity(reference, candidate, channel_axis=2, data_range=255)
+    assert abs(one("ssim", reference, candidate, mode="L") - uniform) > 0.001
+    for parameter in ("Gaussian 11x11", "sigma 1.5", "K1 0.01", "K2 0.03", "biased", "valid region", "colour channels"):
+        assert parameter in SPECS["ssim"].formula
 
 
 def test_b09_the_maximum_is_no_sum():

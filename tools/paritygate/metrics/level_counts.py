@@ -35,7 +35,7 @@ def counted(reference: Array, candidate: Array, *, bins: int, last: bool) -> Lev
     for top in range(0, height, rows):
         apart = work.subtract(reference[top : top + rows], candidate[top : top + rows])
         values += count(apart, bins)
-        pixels += count(_largest(apart), bins)
+        pixels += count(largest(apart), bins)
         if last:
             alpha += count(np.ascontiguousarray(apart[..., -1]), bins)
         signed += work.signed()
@@ -50,7 +50,11 @@ def counted(reference: Array, candidate: Array, *, bins: int, last: bool) -> Lev
 def cell_sums(apart: Array) -> Floats:
     """``(cells down, cells across)``: the values of ``(height, width, channels)`` added up in each cell."""
     height, width, channels = apart.shape
-    down = np.add.reduceat(apart.reshape(height, -1), range(0, height, CELL), axis=0, dtype=np.float64)
+    flat = apart.reshape(height, -1)
+    if height % CELL == 0:  # three times as fast as reduceat
+        down = flat.reshape(-1, CELL, flat.shape[1]).sum(axis=1, dtype=np.float64)
+    else:
+        down = np.add.reduceat(flat, range(0, height, CELL), axis=0, dtype=np.float64)
     sums: Floats = np.add.reduceat(down, range(0, width * channels, CELL * channels), axis=1)
     return sums
 
@@ -114,7 +118,7 @@ def _lanes(part: _Bytes) -> tuple[_Lanes, _Lanes]:
     return (words & _EVEN).sum(axis=1), ((words >> _BYTE) & _EVEN).sum(axis=1)
 
 
-def _largest(apart: Array) -> Array:
+def largest(apart: Array) -> Array:
     """The largest value of each pixel, by way of neighbours in memory: every third byte alone is six times slower."""
     channels, flat = apart.shape[2], apart.ravel()
     size = flat.size - channels + 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paritygate.metrics import image_kernel, level_counts
+from paritygate.metrics import float_counts, image_kernel, level_counts
 from paritygate.metrics.pixels import CHANNELS, COLOURS, LEVELS, Array
 from paritygate.metrics.specs.image import PERCENTILES, TOLERANCES
 from paritygate.metrics.tiles import Floats
@@ -86,25 +86,21 @@ def _share_over(counts: image_kernel.Counts, level: int, levels: int) -> float:
 
 
 def _of_floats(reference: Array, candidate: Array, data_range: float) -> Differences:
-    # In float64: float32 squares lose digits.
-    error = candidate.astype(np.float64) - reference.astype(np.float64)
-    signed = error.mean(axis=(0, 1))
-    mean_square = float(np.mean(np.square(error)))
-    apart = np.abs(error, out=error)
-    cell_sums, furthest = level_counts.cell_sums(apart), apart.max(axis=2)
-    alpha = apart[..., -1] if apart.shape[2] in _WITH_ALPHA else np.zeros(1)
+    size, pixels = reference.size, reference.size // reference.shape[2]
     limits = {level: (level + _SLACK_LEVELS if level else 0.0) / 255 * data_range for level in TOLERANCES}
-    ranks = {name: rank(apart.size, *share) - 1 for name, share in PERCENTILES.items()}
-    ordered = np.partition(apart.ravel(), sorted(set(ranks.values())))
+    found = float_counts.counted(reference, candidate, limits=tuple(limits.values()))
+    ranks = [rank(size, *share) for share in PERCENTILES.values()]
+    ordered = float_counts.ranked(reference, candidate, ranks=ranks, maximum=found.maximum)
+    alpha = reference.shape[2] in _WITH_ALPHA
     return Differences(
-        mean=float(np.mean(apart)),
-        mean_square=mean_square,
-        maximum=float(np.max(apart)),
-        percentiles={name: float(ordered[place]) for name, place in ranks.items()},
-        channel_over={level: float(np.mean(apart > limit)) for level, limit in limits.items()},
-        pixel_over={level: float(np.mean(furthest > limit)) for level, limit in limits.items()},
-        signed=tuple(float(value) for value in signed),
-        cell_sums=cell_sums,
-        alpha_mean=float(np.mean(alpha)),
-        alpha_max=float(np.max(alpha)),
+        mean=float(found.cell_sums.sum()) / size,
+        mean_square=found.square_sum / size,
+        maximum=found.maximum,
+        percentiles=dict(zip(PERCENTILES, ordered, strict=True)),
+        channel_over={level: found.channel_over[limit] / size for level, limit in limits.items()},
+        pixel_over={level: found.pixel_over[limit] / pixels for level, limit in limits.items()},
+        signed=tuple(float(total) / pixels for total in found.signed),
+        cell_sums=found.cell_sums,
+        alpha_mean=found.last_sum / pixels if alpha else 0.0,
+        alpha_max=found.last_max if alpha else 0.0,
     )
