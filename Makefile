@@ -60,7 +60,7 @@ accuracy: $(VENV)/.dev graphs  ## The accuracy cases that a CPU can run, and the
 	$(BIN)/python -m pytest -q $(CASES)/test_faults.py
 
 bench: $(VENV)/.dev graphs  ## Speed beside named peers, as ratios within one run.
-	for name in collection harness images manifests threeway video; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in collection harness images manifests tensors threeway video; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # CUDA libraries are left out: torch pins its own, and a CPU build of torch wants none of them.
 lock: $(VENV)/.dev  ## Resolve requirements/*.lock again for every supported Python.

@@ -198,7 +198,7 @@ def test_a_sampled_threshold_keeps_the_percentile_exact(engine, small_chunks, mo
 
 def test_totals_stay_exact_where_float32_sums_stop_growing(engine):
     size = (1 << 24) + 4096  # a float32 counter of ones ends at 2^24
-    reference, candidate = np.ones(size, np.float32), np.zeros(size, np.float32)
+    reference, candidate = np.ones(size, np.float32), np.full(size, 2, np.float32)
     found = measure(["abs_error_mean", "mismatch_count", "relative_l2"], reference, candidate)
     assert (found["abs_error_mean"].number, found["relative_l2"].number) == (1.0, 1.0)
     assert found["mismatch_count"].number == size
