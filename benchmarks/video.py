@@ -1,12 +1,13 @@
 """Video: SSIM, PSNR and differences of every frame, beside decoding alone and beside the same loop over scikit-image.
 
-    .venv/bin/python benchmarks/video.py [--frames 121] [--rounds 3] [--peer-frames 16] [--crf 10]
+    .venv/bin/python benchmarks/video.py [--frames 121] [--rounds 3] [--peer-frames 8] [--crf 10]
 
 A pan over a photograph, 1280x720, and the same with noise, both H.264 at a quality that keeps the noise. Every figure
-is a ratio within this run: decoding alone and we take turns, best of the rounds in wall time; the peer measures the
-first frames of the same files, decoding included, before and after us, and its better time counts for each frame. Two
-threads each: of the decoders and of our metrics; scikit-image has none, and a pool of two is shown too. Memory is the
-peak of a process of its own. Both engines are measured, each in a process of its own. Exits 1 when a goal is missed.
+is a ratio within this run: decoding alone, we and the peer take turns, best of the rounds in wall time, with the best
+processor time beside it. The peer measures the first frames of the same files, decoding included, and its time for
+each frame counts. Two threads each: of the decoders and of our metrics; scikit-image has none, and a pool of two is
+shown too. Memory is the peak of a process of its own. Both engines are measured, each in a process of its own. Exits 1
+when a goal is missed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from paritygate.metrics import kernel, video
 
 HEIGHT, WIDTH, RATE, THREADS = 720, 1280, 24, 2
 NAMES = ("ssim", "psnr_db", *(f"abs_diff_{what}" for what in ("max", "mean", "p50", "p90", "p95", "p99", "p999")))
+OURS, PEER = "SSIM + PSNR + differences", "scikit-image"
 #: engine -> highest allowed ratio to decoding alone, lowest allowed ratio of the peer to us.
 GOALS = {"kernel": (2.5, 15.0), "numpy": (7.0, 5.0)}
 #: Highest allowed peak in MiB, and how much more a clip ten times as long may take: the numbers of its frames.
@@ -125,11 +127,11 @@ def peer(reference: Path, candidate: Path, count: int, threads: int) -> list[tup
             return list(pool.map(peer_frame, pairs))
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
+def seconds(run: Callable[[], object]) -> np.ndarray:
+    """Wall and processor time of one call."""
+    start = np.array([time.perf_counter(), time.process_time()])
     run()
-    return time.perf_counter() - start
+    return np.array([time.perf_counter(), time.process_time()]) - start
 
 
 def peak_mib() -> float:
@@ -146,22 +148,26 @@ def in_child(engine: str, mode: str, *arguments: object) -> dict[str, object]:
     return json.loads(done.stdout)
 
 
-def child(mode: str, reference: Path, candidate: Path, rounds: int) -> dict[str, object]:
-    """Times of decoding alone, of us and of our whole default set, in turns; or memory of one pass of ours."""
+def child(mode: str, reference: Path, candidate: Path, rounds: int, peer_frames: int) -> dict[str, object]:
+    """Times of all in turns, those of the peer for as many frames as we have; or memory of our passes."""
     if mode == "memory":
         for _ in range(rounds):
             values = ours(reference, candidate)
         return {"frames": len(values["ssim"]), "mib": peak_mib()}
+    frames = decode(reference, candidate)
+    scale = frames / peer_frames
     runs = {
-        "decode": lambda: decode(reference, candidate),
-        "ours": lambda: ours(reference, candidate),
-        "default set": lambda: ours(reference, candidate, video.default_names("RGB")),
+        "decoding alone": (1.0, lambda: decode(reference, candidate)),
+        OURS: (1.0, lambda: ours(reference, candidate)),
+        "the whole default set": (1.0, lambda: ours(reference, candidate, video.default_names("RGB"))),
+        PEER: (scale, lambda: peer(reference, candidate, peer_frames, 1)),
+        f"{PEER} in a pool of {THREADS}": (scale, lambda: peer(reference, candidate, peer_frames, THREADS)),
     }
-    best = dict.fromkeys(runs, float("inf"))
+    best = {name: np.full(2, np.inf) for name in runs}
     for _ in range(rounds):
-        for name, run in runs.items():
-            best[name] = min(best[name], seconds(run))
-    return {"engine": kernel.engine(), **best}
+        for name, (factor, run) in runs.items():
+            best[name] = np.minimum(best[name], factor * seconds(run))
+    return {"engine": kernel.engine(), "times": {name: list(pair) for name, pair in best.items()}}
 
 
 def check_agreement(reference: Path, candidate: Path, peer_values: list[tuple[float, ...]]) -> None:
@@ -173,28 +179,20 @@ def check_agreement(reference: Path, candidate: Path, peer_values: list[tuple[fl
             assert abs(found[name][index].number - value) < 1e-7, (name, index)
 
 
-def peer_seconds(reference: Path, candidate: Path, count: int) -> dict[str, float]:
-    """Seconds a frame of the loop over scikit-image, plain and in a pool."""
-    loops = {"scikit-image": 1, f"scikit-image in a pool of {THREADS}": THREADS}
-    return {
-        name: seconds(lambda threads=threads: peer(reference, candidate, count, threads)) / count
-        for name, threads in loops.items()
-    }
-
-
-def report(engine: str, times: dict[str, object], peers: dict[str, float], frames: int) -> bool:
+def report(engine: str, measured: dict[str, object], frames: int) -> bool:
     """Print the rows of one engine; True when its goals are met."""
+    times = measured["times"]
     to_decode, to_peer = GOALS[engine]
-    decoding, mine = float(times["decode"]), float(times["ours"])
-    print(f"\n{times['engine']}, {frames} frames, {THREADS} threads")
-    print(f"  decoding alone                     {decoding:7.2f} s   1.00x")
-    print(f"  SSIM + PSNR + differences          {mine:7.2f} s {mine / decoding:6.2f}x  (goal at most {to_decode})")
-    print(f"  the whole default set              {times['default set']:7.2f} s {times['default set'] / decoding:6.2f}x")
-    for name, per_frame in peers.items():
-        ratio = per_frame * frames / mine
-        goal = f"  (goal at least {to_peer})" if name == "scikit-image" else ""
-        print(f"  {name:<34} {per_frame * frames:7.2f} s {ratio:6.2f}x of us{goal}")
-    return mine / decoding <= to_decode and peers["scikit-image"] * frames / mine >= to_peer
+    (decoding, _), (mine, _) = times["decoding alone"], times[OURS]
+    goals = {OURS: f"  (goal: at most {to_decode})", PEER: f"  (goal: at least {to_peer} of us)"}
+    print(f"\n{measured['engine']}, {frames} frames, {THREADS} threads")
+    print(f"  {'':<32}    wall  of decoding    of us   processor")
+    for name, (wall, processor) in times.items():
+        print(
+            f"  {name:<32} {wall:5.2f} s {wall / decoding:10.2f}x {wall / mine:7.2f}x {processor:9.2f} s"
+            f"{goals.get(name, '')}"
+        )
+    return mine / decoding <= to_decode and times[PEER][0] / mine >= to_peer
 
 
 def main() -> int:
@@ -202,13 +200,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=121)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peer-frames", type=int, default=16)
+    parser.add_argument("--peer-frames", type=int, default=8)
     parser.add_argument("--crf", type=int, default=10)
-    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        mode, reference, candidate, rounds = arguments.child
-        print(json.dumps(child(mode, Path(reference), Path(candidate), int(rounds))))
+        mode, reference, candidate, rounds, count = arguments.child
+        print(json.dumps(child(mode, Path(reference), Path(candidate), int(rounds), int(count))))
         return 0
     engines = ["kernel", "numpy"] if kernel.library() is not None else ["numpy"]
     met = True
@@ -219,19 +217,16 @@ def main() -> int:
             print(f"{clip.name}: {clip.stat().st_size * 8 * RATE / arguments.frames / 1e6:.1f} Mbit/s")
         count = min(arguments.peer_frames, arguments.frames)
         check_agreement(*clips, peer(*clips, 2, 1))
-        before = peer_seconds(*clips, count)
-        times = {engine: in_child(engine, "time", *clips, arguments.rounds) for engine in engines}
-        after = peer_seconds(*clips, count)
-        peers = {name: min(before[name], after[name]) for name in before}
         for engine in engines:
-            met &= report(engine, times[engine], peers, arguments.frames)
+            measured = in_child(engine, "time", *clips, arguments.rounds, count)
+            met &= report(engine, measured, arguments.frames)
         longer = [clip.with_name(f"long-{clip.name}") for clip in clips]
         for clip, long in zip(clips, longer, strict=True):
             repeat(clip, long, TIMES_LONGER)
         print()
         for engine in engines:
             once, often = (
-                in_child(engine, "memory", *pair, rounds) for pair, rounds in ((clips, SETTLING), (longer, 1))
+                in_child(engine, "memory", *pair, rounds, count) for pair, rounds in ((clips, SETTLING), (longer, 1))
             )
             growth = float(often["mib"]) - float(once["mib"])
             print(
