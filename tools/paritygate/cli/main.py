@@ -17,13 +17,16 @@ from paritygate.errors import ManifestError, ParitygateError, missing_extra, pri
 #: command name -> (module under ``paritygate.cli``, one-line help). Sorted; modules load on use.
 COMMANDS: dict[str, tuple[str, str]] = {
     "ci": ("ci", "Generate pipelines and check them for drift."),
+    "compare": ("compare", "Compare two files or two folders."),
     "init": ("init", "Scaffold a project."),
+    "metrics": ("metrics", "List what can be measured, or explain one metric."),
     "new": ("new", "Scaffold a case."),
     "preflight": ("preflight", "Check what a case needs, before anything loads."),
     "report": ("report", "Render the report of a run again."),
     "run": ("run", "Run cases: legs, comparison, verdict, record, report."),
     "schema": ("schema", "Print a JSON Schema."),
     "show": ("show", "Print a resolved case and where each value came from."),
+    "threeway": ("threeway", "Compare a target with exact and low-precision references."),
     "validate": ("validate", "Check manifests, gate files and registries."),
 }
 

@@ -119,7 +119,7 @@ def worst_pair_picture(
         difference = difference.max(axis=2, keepdims=True)
     amplified = np.minimum(difference * factor, 255).astype(np.uint8)
     scale = max(1, ENLARGE_TO // max(reference.shape[:2]))
-    canvas = _beside([_enlarged(_to_rgb(image), scale) for image in (reference, candidate, amplified)])
+    canvas = _beside([_enlarged(to_rgb(image), scale) for image in (reference, candidate, amplified)])
     path = run_dir / FOLDER / f"worst-{_UNSAFE.sub('-', key)[:80]}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes_atomic(path, encode_png(canvas))
@@ -182,7 +182,7 @@ def _frame(path: Path, index: str, *, leg: str) -> _Bytes:
         return to_stored(_at(clip, index, leg=leg))
 
 
-def _to_rgb(image: _Bytes) -> _Bytes:
+def to_rgb(image: _Bytes) -> _Bytes:
     """Grey or RGBA to RGB for display; RGBA lies on mid-grey, so that transparency shows."""
     if image.shape[2] == 4:
         alpha = image[..., 3:].astype(np.float64) / 255
