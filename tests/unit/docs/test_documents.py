@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 
 from paritygate.cli.main import BUG_EXIT_CODE, COMMANDS
@@ -41,7 +43,7 @@ def shown_commands() -> list[tuple[str, str]]:
 
 
 def run(folder: Path, command: str, *, code: int = 0) -> str:
-    words = command.split()
+    words = shlex.split(command)
     assert words[0] == "paritygate"
     outside_ci = {name: value for name, value in os.environ.items() if name != "CI"}
     done = subprocess.run(
@@ -64,8 +66,9 @@ def test_the_walk_through_gives_the_step_that_it_shows(tmp_path: Path) -> None:
     parts = {match["path"]: match["text"] for match in MARKED.finditer(README) if match["kind"] == "part of"}
     assert len(parts) == 1
     steps = [(command, output) for command, output in shown_commands() if command.startswith("paritygate")]
-    assert [command for command, _ in steps] == ["paritygate init", "paritygate validate", "paritygate ci generate"]
-    for command, expected in steps:
+    names = ["paritygate init", "paritygate validate", "paritygate ci generate"]
+    assert [command for command, _ in steps[:-1]] == names
+    for command, expected in steps[:-1]:
         output = run(tmp_path, command)
         assert not expected or output == expected
         if command == "paritygate init":
@@ -74,6 +77,15 @@ def test_the_walk_through_gives_the_step_that_it_shows(tmp_path: Path) -> None:
         generated = iter((tmp_path / path).read_text(encoding="utf-8").splitlines())
         missing = [line for line in text.splitlines() if line not in generated]  # consumes: order counts
         assert missing == []
+
+
+def test_the_ad_hoc_comparison_prints_what_is_shown(tmp_path: Path) -> None:
+    reference = np.array([1, 2, 4, 8], np.float32)
+    np.save(tmp_path / "reference.npy", reference)
+    np.save(tmp_path / "candidate.npy", reference + np.array([0, 0, 0, 1 / 16], np.float32))
+    command, expected = shown_commands()[-1]
+    assert command.startswith("paritygate compare ")
+    assert run(tmp_path, command) == expected
 
 
 def test_the_toy_of_the_adapter_guide_goes_from_unvalidated_to_provisional_as_described(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ def plot(series: Series, *, limit: float | None = None) -> str:
     """
     points = [(int(key), float(value)) for key, value in series.values.items()]
     finite = [value for _, value in points if math.isfinite(value)]
-    low, high = _span(finite if limit is None else [*finite, limit])
+    low, step_size, steps = _scale(finite if limit is None else [*finite, limit])
+    high = low + step_size * steps
     first, last = points[0][0], points[-1][0]
 
     def x(frame: float) -> float:
@@ -37,10 +38,10 @@ def plot(series: Series, *, limit: float | None = None) -> str:
 
     unit = f", {series.unit}" if series.unit != "1" else ""
     marks = [f'<text class="title" x="{_LEFT}" y="18">{_text(series.metric)}{_text(unit)}</text>']
-    for step in range(_TICKS + 1):
-        value = low + (high - low) * step / _TICKS
+    for step in range(steps + 1):
+        value = low + step_size * step
         marks.append(f'<path class="axis" d="M{_LEFT} {y(value):.1f}H{_WIDTH - _RIGHT}"/>')
-        marks.append(f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.4g}</text>')
+        marks.append(f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.6g}</text>')
     frames = dict.fromkeys(round(first + (last - first) * step / _TICKS) for step in range(_TICKS + 1))
     marks += [f'<text x="{x(frame):.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{frame}</text>' for frame in frames]
     marks.append(f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 3}" text-anchor="middle">frame</text>')
@@ -65,12 +66,14 @@ def plot(series: Series, *, limit: float | None = None) -> str:
     return f'<svg class="plot" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">{"".join(marks)}</svg>'
 
 
-def _span(values: list[float]) -> tuple[float, float]:
-    if not values:
-        return 0.0, 1.0
-    low, high = min(values), max(values)
-    margin = (high - low) * 0.06 or abs(high) * 0.01 or 1.0
-    return low - margin if low else 0.0, high + margin
+def _scale(values: list[float]) -> tuple[float, float, int]:
+    """Where an axis begins, the round distance of its ticks (1, 2 or 5 times a power of ten), and their number."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    spread = (high - low) or abs(high) * 0.01 or 1.0
+    power = 10.0 ** math.floor(math.log10(spread / _TICKS))
+    size = next(power * factor for factor in (1, 2, 5, 10) if spread / (power * factor) <= _TICKS)
+    start = math.floor(low / size + 1e-9)
+    return start * size, size, max(1, math.ceil(high / size - 1e-9) - start)
 
 
 def _thinned(points: list[tuple[int, float]], direction: str) -> list[tuple[int, float]]:
