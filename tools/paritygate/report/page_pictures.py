@@ -102,20 +102,22 @@ def _shown(reference: _Bytes, candidate: _Bytes, part: Part, *, index: int, metr
         (f"candidate{smaller}", _png(_reduced(_rgb(candidate), scale, how=np.mean))),
         (what, _png(_reduced(amplified, scale, how=np.max))),
     )
-    outline = _outline(part, index, width=width, height=height) if largest else ""
+    outline, tile = _outline(part, index, width=width, height=height) if largest else ("", "")
+    title += f"; outlined: {tile}" if tile else ""
     is_small = max(width, height) <= SMALL_SIDE
     return Shown(title=title, pictures=pictures, width=width, height=height, is_small=is_small, outline=outline)
 
 
-def _outline(part: Part, index: int, *, width: int, height: int) -> str:
-    """The worst tile of this picture: for a clip, only where this frame is the one whose tile is kept."""
+def _outline(part: Part, index: int, *, width: int, height: int) -> tuple[str, str]:
+    """The worst tile of this picture and its metric; for a clip, only the tile of its worst frame is known."""
     for series in part.series:
         place = series.detail
         here = not series.worst_key or int(series.worst_key) == index
         if series.metric in _TILES and here and {"x", "y", "width", "height"} <= place.keys():
             x, y, w, h = (int(place[key]) for key in ("x", "y", "width", "height"))
-            return f'<rect class="tile" x="{x}" y="{y}" width="{min(w, width - x)}" height="{min(h, height - y)}"/>'
-    return ""
+            size = f'width="{min(w, width - x)}" height="{min(h, height - y)}"'
+            return f'<rect class="tile" x="{x}" y="{y}" {size}/>', series.metric
+    return "", ""
 
 
 def _stored(frame: NDArray[Any], data_range: float) -> _Bytes:

@@ -19,6 +19,7 @@ from paritygate.compare.files.result import Part, Side
 from paritygate.compare.files.sides import check_same, describe, named, series, without_picture
 from paritygate.compare.place import Refused
 from paritygate.errors import MetricError
+from paritygate.media.tensors import SUFFIXES
 from paritygate.media.video import open_video
 from paritygate.metrics import image, video
 
@@ -155,10 +156,10 @@ class _Stream:
 
 
 def _still(path: Path, declared: Declared) -> Opened:
-    from paritygate.media.image_files import read_image  # noqa: PLC0415 - raw arrays need no image library
-
-    if path.suffix.lower() in (".npy", ".npz", ".bin"):
+    if path.suffix.lower() in SUFFIXES:
         return _raw(path, declared, has_frames=False)
+    from paritygate.media.image_files import read_image  # noqa: PLC0415 - arrays need no image library
+
     found = read_image(path)
     height, width, _ = found.pixels.shape
     mode = _mode(found.mode, declared)
