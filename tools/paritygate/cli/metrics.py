@@ -24,7 +24,7 @@ _TITLES = {
     "image": "two images",
     "tensor": "two tensors",
     "threeway": "exact reference, low-precision reference and target (paritygate threeway)",
-    "video": "two clips, each frame (what is measured on images, and)",
+    "video": "two clips: each frame with all metrics of images, and",
 }
 
 
@@ -54,13 +54,13 @@ def command(*, name: str | None, kind: Kind | None, as_json: bool) -> int:
 def _catalog(specs: list[Spec], kind: Kind | None) -> Iterator[str]:
     width = max(len(spec.name) for spec in specs) + 2
     for group in get_args(Kind) if kind is None else (kind,):
-        # What is measured on images is measured on frames too, and listed once.
-        rows = [spec for spec in specs if group in spec.kinds and (kind or group == "video" or group in spec.kinds)]
+        rows = [spec for spec in specs if group in spec.kinds]
         if group == "video" and kind is None:
+            # What is measured on images is measured on frames too, and listed once.
             rows = [spec for spec in rows if "image" not in spec.kinds]
         if not rows:
             continue
-        yield f"{group}: {_TITLES[group] if kind is None else f'measured on {group}'}"
+        yield f"{group}: {_TITLES[group]}" if kind is None else f"measured on {group}:"
         for spec in rows:
             extra = f"  needs paritygate[{spec.extra}]" if spec.extra else ""
             star = "*" if spec.default else " "

@@ -14,7 +14,6 @@ from paritygate.records.model import Finding, Real
 
 RESULT_SCHEMA_VERSION = 1
 
-Scalar = str | int | float | bool | None
 #: ``measured``: no bounds were given, so nothing was judged; what was measured says how far the sides are apart.
 State = Literal["passed", "failed", "invalid", "measured"]
 
