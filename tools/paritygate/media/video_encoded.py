@@ -20,8 +20,8 @@ from paritygate.media.video_ends import missing_bytes
 from paritygate.media.video_facts import Frame, Opened, VideoFacts, check_size, cut_off
 from paritygate.media.video_timing import frame_rate
 
-#: Abort on any error, and check what checksums there are.
-_STRICT = {"err_detect": "crccheck+explode"}
+#: Decoder options: abort on any error, and check what checksums there are.
+STRICT = {"err_detect": "crccheck+explode"}
 _UPRIGHT = struct.pack("=9i", 65536, 0, 0, 0, 65536, 0, 0, 0, 1 << 30)
 # Values of AVColorRange and AVColorSpace -> how YUV becomes RGB. What a file does not state, swscale assumes.
 _RANGES = {0: "limited range", 1: "limited range", 2: "full range"}
@@ -49,15 +49,15 @@ def open_encoded(path: Path, *, container: str, threads: int) -> Iterator[Opened
             # An open file and not a name: FFmpeg takes names as addresses.
             stream = stack.enter_context(path.open("rb"))
             missing = missing_bytes(stream, container=container)
-            with _container(stream, container) as source:
+            with open_container(stream, container) as source:
                 fps, said = frame_rate(source, _only_stream(source, name=name)[0])
-            source = stack.enter_context(_container(stream, container))
+            source = stack.enter_context(open_container(stream, container))
         except (av.FFmpegError, OSError) as error:
             reason = error.strerror or error
             raise MediaError(f"{name}: truncated or damaged {container} file ({reason})", kind="unreadable") from error
         video, notes = _only_stream(source, name=name)
         check_size(video.codec_context.width, video.codec_context.height, name=name)
-        video.codec_context.options = _STRICT
+        video.codec_context.options = STRICT
         video.codec_context.thread_type = "AUTO"
         video.codec_context.thread_count = threads
         if hidden := _hidden(video, container=container):
@@ -69,7 +69,8 @@ def open_encoded(path: Path, *, container: str, threads: int) -> Iterator[Opened
         yield Opened(facts, _converted(first, frames, mode=facts.mode, name=name))
 
 
-def _container(stream: BinaryIO, container: str) -> Any:
+def open_container(stream: BinaryIO, container: str) -> Any:
+    """An open file as FFmpeg reads it: a demuxer by name, and no address that FFmpeg could follow."""
     import av  # noqa: PLC0415 (an extra)
 
     stream.seek(0)

@@ -1,0 +1,224 @@
+"""Audio metrics: two arrays of samples in, numbers out. Not for files, resampling or bounds.
+
+Samples are ``(samples, channels)`` floats with full scale 1, of one rate. Nothing is cut, padded, mixed, aligned or
+normalised: a delay and a change of loudness are errors like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paritygate.errors import MetricError
+from paritygate.metrics import tensor
+from paritygate.metrics.specs import SPECS
+from paritygate.metrics.values import Value, refused
+
+_Samples = NDArray[Any]
+_Floats = NDArray[np.float64]
+
+WINDOW_S, HOP_S = 0.064, 0.016
+BANDS = 64
+#: Powers and levels end here, in dB of full scale: below is the noise of any format.
+FLOOR_DB = -100.0
+SILENT_DB = -60.0
+#: Windows transformed at once.
+_BATCH = 256
+
+
+def measure(names: Iterable[str], reference: _Samples, candidate: _Samples, *, sample_rate_hz: int) -> dict[str, Value]:
+    """Every named metric of two sounds.
+
+    Args:
+        names: metrics of kind ``audio``.
+        reference: ``(samples, channels)`` float32 or float64, full scale 1.
+        candidate: the same shape.
+        sample_rate_hz: of both; comparing the two rates is the caller's.
+
+    Returns:
+        A value for each name. Silence on either side is refused, never scored.
+
+    Raises:
+        MetricError: when the shapes differ, or an argument is not what it must be.
+    """
+    wanted = tuple(dict.fromkeys(names))
+    _check(wanted, reference, candidate, sample_rate_hz)
+    own = [name for name in wanted if name in _OWN]
+    shared = tensor.measure([name for name in wanted if name not in _OWN], reference, candidate)
+    if not own:
+        return shared
+    x, y = (np.asarray(side, np.float64) for side in (reference, candidate))
+    found = {name: refused(reason) if (reason := _unfit(x, y)) else _OWN[name](x, y, sample_rate_hz) for name in own}
+    return {name: found.get(name) or shared[name] for name in wanted}
+
+
+def _check(names: tuple[str, ...], reference: _Samples, candidate: _Samples, sample_rate_hz: int) -> None:
+    for name in names:
+        if name not in SPECS or "audio" not in SPECS[name].kinds:
+            raise MetricError(f"no metric {name!r} on sound")
+    for side, array in (("reference", reference), ("candidate", candidate)):
+        if array.dtype.name not in ("float32", "float64") or array.ndim != 2 or array.size == 0:
+            raise MetricError(
+                f"the {side} is {array.dtype.name} of shape {array.shape}, expected non-empty float32 or float64 "
+                "(samples, channels)"
+            )
+    if reference.shape != candidate.shape:
+        raise MetricError(
+            f"shapes (samples, channels) differ: reference {reference.shape}, candidate {candidate.shape}"
+        )
+    if not sample_rate_hz > 0:
+        raise MetricError(f"the sample rate is {sample_rate_hz} Hz, expected a positive number")
+
+
+def _unfit(x: _Floats, y: _Floats) -> str:
+    """Why these two sounds have no levels and spectra to compare; empty when they have."""
+    for side, samples in (("reference", x), ("candidate", y)):
+        if bad := int(np.count_nonzero(~np.isfinite(samples))):
+            return f"the {side} holds {bad} values that are not finite"
+        if not samples.any():
+            return f"the {side} is silent"
+    return ""
+
+
+def _levels(x: _Floats, y: _Floats) -> list[float]:
+    """Each channel's level difference in dB; 0 for one that is silent on both sides, infinite for one on one side."""
+    found = []
+    for r, c in zip(_rms(x), _rms(y), strict=True):
+        found.append(0.0 if r == c else math.inf if r == 0 else -math.inf if c == 0 else 20 * math.log10(c / r))
+    return found
+
+
+def _rms(samples: _Floats) -> list[float]:
+    """Each channel's root mean square, scaled so that the squares neither vanish nor overflow."""
+    peaks = np.abs(samples).max(axis=0)
+    safe = np.where(peaks > 0, peaks, 1.0)
+    return [float(value) for value in safe * np.sqrt(np.mean(np.square(samples / safe), axis=0))]
+
+
+def _level_difference(x: _Floats, y: _Floats, _rate: int) -> Value:
+    levels = _levels(x, y)
+    channel = int(np.argmax(np.abs(levels)))
+    return Value(levels[channel], {"channel": channel, "by_channel": levels})
+
+
+def _level_difference_abs(x: _Floats, y: _Floats, rate: int) -> Value:
+    signed = _level_difference(x, y, rate)
+    return Value(abs(signed.number), signed.detail)
+
+
+def _log_mel_distance(x: _Floats, y: _Floats, rate: int) -> Value:
+    return _worst_channel(x, y, rate, lambda r, c: Value(float(np.mean(np.abs(c - r)))), key=lambda value: value.number)
+
+
+def _log_mel_similarity(x: _Floats, y: _Floats, rate: int) -> Value:
+    return _worst_channel(x, y, rate, _correlation, key=lambda value: -value.number)
+
+
+def _correlation(r: _Floats, c: _Floats) -> Value:
+    if np.array_equal(r, c):
+        return Value(1.0)
+    r, c = r - np.mean(r), c - np.mean(c)
+    power = math.sqrt(float(np.sum(r * r)) * float(np.sum(c * c)))
+    if power == 0.0:
+        return refused("a spectrum without any structure has no correlation")
+    return Value(max(-1.0, min(1.0, float(np.sum(r * c)) / power)))
+
+
+def _worst_channel(
+    x: _Floats,
+    y: _Floats,
+    rate: int,
+    score: Callable[[_Floats, _Floats], Value],
+    *,
+    key: Callable[[Value], float],
+) -> Value:
+    if reason := _too_short(x, rate):
+        return refused(reason)
+    scores = [score(log_mel(r, rate), log_mel(c, rate)) for r, c in zip(x.T, y.T, strict=True)]
+    if missing := next((value for value in scores if value.problem), None):
+        return missing
+    channel = max(range(len(scores)), key=lambda index: key(scores[index]))
+    by_channel = [value.number for value in scores]
+    return Value(by_channel[channel], {"channel": channel, "by_channel": by_channel})
+
+
+def _too_short(x: _Floats, rate: int) -> str:
+    window = _window_length(rate)
+    if len(x) >= window:
+        return ""
+    return f"{len(x)} samples are less than one window of {window} ({window / rate * 1000:.0f} ms)"
+
+
+def _window_length(rate: int) -> int:
+    wanted = math.ceil(WINDOW_S * rate)
+    return 1 << max(0, wanted - 1).bit_length()
+
+
+def log_mel(samples: _Floats, sample_rate_hz: int) -> _Floats:
+    """``(windows, bands)`` in dB of full scale, at least ``FLOOR_DB``; a full-scale sine reads about 0 dB at its band.
+
+    Windows and bands are those of ``SPECS["log_mel_distance_db"]``.
+
+    Args:
+        samples: one channel, at least one window long.
+        sample_rate_hz: its rate.
+    """
+    length, hop = _window_length(sample_rate_hz), max(1, round(HOP_S * sample_rate_hz))
+    window = np.hanning(length + 1)[:-1]
+    bands = mel_bands(length, sample_rate_hz)
+    pieces = np.lib.stride_tricks.sliding_window_view(samples, length)[::hop]
+    # A sine of amplitude 1 has the amplitude sum(window) / 2 in its bin.
+    scale = (2.0 / float(window.sum())) ** 2
+    rows = []
+    for start in range(0, len(pieces), _BATCH):
+        spectrum = np.fft.rfft(pieces[start : start + _BATCH] * window, axis=1)
+        power = (np.square(spectrum.real) + np.square(spectrum.imag)) * scale
+        rows.append(10 * np.log10(np.maximum(power @ bands.T, 10 ** (FLOOR_DB / 10))))
+    found: _Floats = np.concatenate(rows)
+    return found
+
+
+def mel_bands(length: int, sample_rate_hz: int) -> _Floats:
+    """``(bands, length // 2 + 1)`` weights: triangles of height 1, evenly spaced in mel from 0 to half the rate."""
+    top = 2595 * math.log10(1 + sample_rate_hz / 2 / 700)
+    edges = 700 * (10 ** (np.linspace(0, top, BANDS + 2) / 2595) - 1)
+    bins = np.arange(length // 2 + 1) * (sample_rate_hz / length)
+    low, middle, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    weights: _Floats = np.maximum(0.0, np.minimum((bins - low) / (middle - low), (high - bins) / (high - middle)))
+    return weights
+
+
+def _silence_share_difference(x: _Floats, y: _Floats, rate: int) -> Value:
+    shares = [_silent_shares(side, rate) for side in (x, y)]
+    differences = np.abs(shares[1] - shares[0])
+    channel = int(np.argmax(differences))
+    sides = {
+        name: [float(share) for share in side] for name, side in zip(("reference", "candidate"), shares, strict=True)
+    }
+    return Value(float(differences[channel]), {"channel": channel, **sides})
+
+
+def _silent_shares(samples: _Floats, rate: int) -> _Floats:
+    """Of each channel, the share of pieces below ``SILENT_DB``; the last piece may be shorter."""
+    starts = np.arange(0, len(samples), max(1, round(HOP_S * rate)))
+    lengths = np.diff(np.append(starts, len(samples)))[:, None]
+    powers = np.add.reduceat(np.square(samples), starts, axis=0) / lengths
+    shares: _Floats = np.mean(powers < 10 ** (SILENT_DB / 10), axis=0)
+    return shares
+
+
+#: Metrics of sound alone -> function; the others are those of tensors.
+_OWN: Mapping[str, Callable[[_Floats, _Floats, int], Value]] = MappingProxyType(
+    {
+        "level_difference_abs_db": _level_difference_abs,
+        "level_difference_db": _level_difference,
+        "log_mel_distance_db": _log_mel_distance,
+        "log_mel_similarity": _log_mel_similarity,
+        "silence_share_difference": _silence_share_difference,
+    }
+)
