@@ -37,8 +37,8 @@ _FORMATS = {
     b"\x93NUMPY": "a numpy array",
 }
 _ORIENTATION = 0x0112
-# Whatever a decoder of hostile bytes may raise.
-_DECODING_ERRORS = (
+#: Whatever a decoder of hostile bytes may raise.
+DECODING_ERRORS = (
     ArithmeticError,
     AttributeError,
     EOFError,
@@ -81,7 +81,7 @@ def decode_image(data: bytes, *, mode: str, name: str) -> NDArray[np.uint8]:
             pixels = np.asarray(image)
     except MediaError:
         raise
-    except _DECODING_ERRORS as error:
+    except DECODING_ERRORS as error:
         raise MediaError(f"{name}: truncated or damaged PNG ({error})", kind="unreadable") from error
     pixels = pixels.reshape(pixels.shape[0], pixels.shape[1], -1)
     if pixels.dtype != np.uint8 or pixels.shape != (height, width, channels):

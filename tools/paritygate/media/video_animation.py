@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from paritygate.errors import MediaError
-from paritygate.media.images import _DECODING_ERRORS
+from paritygate.media.images import DECODING_ERRORS
 from paritygate.media.video_facts import Frame, Opened, VideoFacts, check_size, cut_off
 
 
@@ -111,7 +111,7 @@ def _composed(path: Path, *, container: str, promised: int) -> Generator[tuple[A
                     f"{name}: Pillow finds {image.n_frames - skipped} frames, the file has {promised}",
                     kind="unreadable",
                 )
-    except _DECODING_ERRORS as error:
+    except DECODING_ERRORS as error:
         raise cut_off(name, decoded=index, promised=promised, reason=str(error)) from error
 
 
