@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import wave
 from pathlib import Path
@@ -18,11 +17,6 @@ av = pytest.importorskip("av")
 Y, X = np.mgrid[0:48, 0:64]
 PICTURE = np.stack([(3 * X + Y) % 256, (X * Y) % 256, 255 - 3 * Y], axis=-1).astype(np.uint8)
 CLIP = np.stack([np.roll(PICTURE, 3 * index, axis=1) for index in range(9)])
-#: Reading PNG and WAV belongs to modules of their own.
-needs_images = pytest.mark.skipif(
-    importlib.util.find_spec("paritygate.media.image_files") is None, reason="no image_files"
-)
-needs_sound = pytest.mark.skipif(importlib.util.find_spec("paritygate.media.audio") is None, reason="no audio")
 
 
 @pytest.fixture(autouse=True)
@@ -270,7 +264,6 @@ def test_the_table_names_the_worst_pair_of_a_folder(folder, capsys) -> None:
     assert "identical: 2 of 3" in lines
 
 
-@needs_images
 def test_alpha_counts_unless_a_colour_is_declared_to_lie_behind_it(compare) -> None:
     rgba = np.dstack([PICTURE, np.full(PICTURE.shape[:2], 255, np.uint8)])
     Image.fromarray(rgba).save("a.png")
@@ -285,7 +278,6 @@ def test_alpha_counts_unless_a_colour_is_declared_to_lie_behind_it(compare) -> N
     assert any("its alpha was laid on #808080" in note for note in result["notes"])
 
 
-@needs_images
 def test_lossy_beside_lossless_needs_a_declared_reason(compare) -> None:
     Image.fromarray(PICTURE).save("a.png")
     Image.fromarray(PICTURE).save("a.jpg", quality=95)
@@ -298,7 +290,6 @@ def test_lossy_beside_lossless_needs_a_declared_reason(compare) -> None:
     assert any("both sides are lossy" in note for note in result["notes"])
 
 
-@needs_images
 def test_a_hole_of_16_by_16_is_named_by_place(compare) -> None:
     wide = np.tile(PICTURE, (5, 4, 1))
     Image.fromarray(wide).save("a.png")
@@ -309,7 +300,6 @@ def test_a_hole_of_16_by_16_is_named_by_place(compare) -> None:
     assert {key: detail[key] for key in ("x", "y", "width", "height")} == {"x": 96, "y": 64, "width": 16, "height": 16}
 
 
-@needs_images
 def test_a_folder_of_frames_is_compared_as_a_clip(compare, folder) -> None:
     for side in ("ref", "cand"):
         (folder / side).mkdir()
@@ -330,7 +320,6 @@ def write_wav(path: str, samples: np.ndarray, *, rate: int = 8000) -> None:
         sound.writeframes((samples * 32767).astype("<i2").tobytes())
 
 
-@needs_sound
 def test_a_third_of_the_loudness_shows_in_level_and_not_in_cosine(compare) -> None:
     sine = np.sin(np.arange(8000) / 5)
     write_wav("a.wav", 0.9 * sine)

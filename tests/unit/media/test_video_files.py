@@ -131,7 +131,7 @@ def test_a_folder_is_read_by_number_not_by_spelling(tmp_path):
     frames = pattern(12)
     facts, found = read(folder(tmp_path / "clip", frames, start=3))
     assert equal(found, frames)
-    assert (facts.representation, facts.metadata_frames, facts.fps, facts.codec) == ("frames", 12, None, "png")
+    assert (facts.representation, facts.metadata_frames, facts.fps, facts.codec) == ("frames", 12, None, "PNG")
     assert (facts.width, facts.height, facts.mode, facts.data_range) == (32, 24, "RGB", 255.0)
 
 
