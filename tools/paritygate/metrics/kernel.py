@@ -16,6 +16,9 @@ SWITCH = "PARITYGATE_KERNEL"
 #: Raised with every change of a function's arguments; ``native/version.c`` says the same.
 ABI_VERSION = 1
 
+#: Every function that the package calls: a library that was built from other sources may lack one.
+FUNCTIONS = ("pg_image_counts", "pg_image_loss", "pg_tensor_row", "pg_threeway")
+
 _LIBRARY = Path(__file__).parent / "native" / "libparitygate.so"
 
 
@@ -28,6 +31,8 @@ def _loaded() -> tuple[ctypes.CDLL | None, str]:
     try:
         library = ctypes.CDLL(str(_LIBRARY))
         version = int(library.pg_abi_version())
+        for name in FUNCTIONS:
+            getattr(library, name)
     except (AttributeError, OSError) as error:
         return None, f"the compiled kernel cannot be loaded: {error}"
     if version != ABI_VERSION:
