@@ -81,6 +81,16 @@ def test_a_misspelt_metric_and_a_wrong_operator_are_told_what_to_write() -> None
     assert caught.value.hint == "write ssim>=0.97"
 
 
+def test_all_bounds_that_are_wrong_are_told_at_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_bounds(["sim>=0.9", "ssim>=0.9", "psnr_db>=nan"])
+    assert caught.value.message.splitlines() == [
+        "2 bounds are wrong",
+        "  no metric 'sim' (did you mean 'ssim'?)",
+        "  'psnr_db>=nan': the limit 'nan' is no finite number (write digits, such as 0.97 or 1e-3)",
+    ]
+
+
 def test_cosine_is_taken_beside_a_bound_on_a_magnitude() -> None:
     assert len(parse_bounds(["cosine>=0.99", "relative_l2<=0.1"])) == 2
 

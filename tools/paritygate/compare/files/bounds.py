@@ -52,7 +52,14 @@ def parse_bounds(texts: Iterable[str]) -> tuple[Bound, ...]:
             limit that is not finite, outside of the metric's range or at its worst end, the same bound twice, and
             for a bound that is blind to scale without one that sees a magnitude.
     """
-    bounds = tuple(_parse(text) for text in texts)
+    bounds, wrong = [], []
+    for text in texts:
+        try:
+            bounds.append(_parse(text))
+        except UsageError as error:
+            wrong.append(error)
+    if wrong:
+        raise wrong[0] if len(wrong) == 1 else _together(wrong)
     seen: set[tuple[str, str]] = set()
     for bound in bounds:
         if (bound.metric, bound.aggregate) in seen:
@@ -64,7 +71,12 @@ def parse_bounds(texts: Iterable[str]) -> tuple[Bound, ...]:
             f"{blind[0].metric} alone is blind to scale: 0.3 times the output scores 1",
             hint='bound a magnitude beside it, such as --bound "relative_l2<=0.01"',
         )
-    return bounds
+    return tuple(bounds)
+
+
+def _together(errors: Sequence[UsageError]) -> UsageError:
+    lines = [f"  {error.message}" + (f" ({error.hint})" if error.hint else "") for error in errors]
+    return UsageError("\n".join([f"{len(errors)} bounds are wrong", *lines]))
 
 
 def known_metric(name: str) -> Spec:
