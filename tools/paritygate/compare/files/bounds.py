@@ -52,13 +52,9 @@ def parse_bounds(texts: Iterable[str]) -> tuple[Bound, ...]:
             limit that is not finite, outside of the metric's range or at its worst end, the same bound twice, and
             for a bound that is blind to scale without one that sees a magnitude.
     """
-    bounds, wrong = [], []
-    for text in texts:
-        try:
-            bounds.append(_parse(text))
-        except UsageError as error:
-            wrong.append(error)
-    if wrong:
+    parsed = [_parsed(text) for text in texts]
+    bounds = [bound for bound in parsed if isinstance(bound, Bound)]
+    if wrong := [error for error in parsed if isinstance(error, UsageError)]:
         raise wrong[0] if len(wrong) == 1 else _together(wrong)
     seen: set[tuple[str, str]] = set()
     for bound in bounds:
@@ -72,6 +68,13 @@ def parse_bounds(texts: Iterable[str]) -> tuple[Bound, ...]:
             hint='bound a magnitude beside it, such as --bound "relative_l2<=0.01"',
         )
     return tuple(bounds)
+
+
+def _parsed(text: str) -> Bound | UsageError:
+    try:
+        return _parse(text)
+    except UsageError as error:
+        return error
 
 
 def _together(errors: Sequence[UsageError]) -> UsageError:
