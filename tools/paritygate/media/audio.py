@@ -31,8 +31,8 @@ class Audio:
     """One sound.
 
     ``samples``: ``(samples, channels)`` float64 with full scale 1; integers were divided by the magnitude of their
-    lowest value, which is exact. ``sample_format``: how the file stores them. Values are not judged here: floats may
-    be beyond full scale or not finite.
+    lowest value, which is exact. ``sample_format``: how the samples are stored, whatever lossless file holds them.
+    Values are not judged here: floats may be beyond full scale or not finite.
     """
 
     samples: NDArray[np.float64]
@@ -103,7 +103,7 @@ def _whole_file(stream: BinaryIO, *, name: str) -> Audio:
         raise MediaError(f"{name}: truncated or damaged sound ({reason:.120})", kind="unreadable") from error
     if len(samples) != frames:
         raise MediaError(f"{name}: truncated; {len(samples)} of {frames} samples decode", kind="unreadable")
-    return Audio(samples=samples, sample_rate_hz=rate, sample_format=f"{sound.format} {kind}")
+    return Audio(samples=samples, sample_rate_hz=rate, sample_format=kind)
 
 
 def _check_size(frames: int, channels: int, *, name: str) -> None:
