@@ -242,4 +242,5 @@ def test_a_clip_ten_times_as_long_takes_no_more_memory(threads):
 
     peak(4)
     short, long = peak(12), peak(120)
-    assert long < short + 2 * frame.nbytes  # the values themselves: some hundred bytes a frame
+    # The values are some hundred bytes a frame, and a busy machine lets a few more frames wait; all would be 216.
+    assert long < short + 20 * frame.nbytes
