@@ -116,6 +116,103 @@ def test_16_bit_grey_of_other_formats_keeps_every_bit(tmp_path, name):
     assert found.data_range == 65535.0
 
 
+def test_16_bit_ppm_keeps_every_bit_of_its_colours(tmp_path):
+    pixels = RNG.integers(0, 65536, (6, 7, 3), dtype=np.uint16)
+    path = tmp_path / "deep.ppm"
+    path.write_bytes(b"P6\n# a comment\n7 6\n65535\n" + pixels.astype(">u2").tobytes())
+    found = read_image(path)
+    assert np.array_equal(found.pixels, pixels)
+    assert (found.mode, found.data_range) == ("RGB", 65535.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"P5 3 1 100\n\x00\x32\x64", "end at 100"),
+        (b"P5 2 1 1023\n\x00\x01\x03\xff", "end at 1023"),
+        (b"P2 2 1 255\n7 255", "binary"),
+        (b"P5 2 1 255\n\x00\x01P5 2 1 255\n\x00\x01", "holds"),
+    ],
+)
+def test_pnm_files_that_pillow_would_scale_or_half_read_are_refused(tmp_path, data, reason):
+    path = tmp_path / "a.pgm"
+    path.write_bytes(data)
+    with pytest.raises(MediaError, match=reason):
+        read_image(path)
+
+
+def tiff(pixels, order: str = "<", *, compression: str = "raw", predictor: int = 1, **changed: int) -> bytes:
+    """A file of 16-bit colours in two strips; Pillow compresses their bytes as a grey picture."""
+    height, width, channels = pixels.shape
+    stored = pixels.copy()
+    if predictor == 2:
+        stored[:, 1:] -= pixels[:, :-1]
+    body, strips = b"", []
+    for part in (stored[:4], stored[4:]):
+        buffer = io.BytesIO()
+        rows = part.astype(f"{order}u2").reshape(part.shape[0], -1).view(np.uint8)
+        Image.fromarray(rows).save(buffer, format="TIFF", compression=compression)
+        with Image.open(buffer) as grey:
+            (offset,), (count,) = grey.tag_v2[273], grey.tag_v2[279]
+            number = grey.tag_v2[259]
+        strips.append((8 + len(body), count))
+        body += buffer.getvalue()[offset : offset + count] + b"\0" * (count % 2)
+    lists = {273: [place for place, _ in strips], 279: [count for _, count in strips], 258: [16] * channels}
+    single = {256: width, 257: height, 259: number, 262: 2, 277: channels, 278: 4, 284: 1, 317: predictor}
+    single |= {338: 2} if channels == 4 else {}
+    single |= {int(tag.removeprefix("tag")): value for tag, value in changed.items()}
+    entries, start = b"", 8 + len(body)
+    for tag, values in sorted((lists | {tag: [value] for tag, value in single.items()}).items()):
+        place = start
+        if len(values) > 1:
+            extra = struct.pack(f"{order}{len(values)}I", *values)
+            body, start = body + extra, start + len(extra)
+        entries += struct.pack(f"{order}HHII", tag, 4, len(values), place if len(values) > 1 else values[0])
+    head = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(f"{order}I", start)
+    return head + body + struct.pack(f"{order}H", len(entries) // 12) + entries + b"\0\0\0\0"
+
+
+@pytest.mark.parametrize("predictor", [1, 2])
+@pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_adobe_deflate", "packbits"])
+@pytest.mark.parametrize(("order", "channels"), [("<", 3), (">", 3), ("<", 4)])
+def test_16_bit_tiff_keeps_every_bit_of_its_colours(tmp_path, order, channels, compression, predictor):
+    pixels = RNG.integers(0, 65536, (6, 7, channels), dtype=np.uint16)
+    path = tmp_path / "deep.tif"
+    path.write_bytes(tiff(pixels, order, compression=compression, predictor=predictor))
+    found = read_image(path)
+    assert np.array_equal(found.pixels, pixels)
+    assert (found.data_range, found.lossless) == (65535.0, True)
+
+
+@pytest.mark.parametrize("changed", [{"tag284": 2}, {"tag317": 3}, {"tag338": 1}, {"tag338": 0}, {"tag278": 3}])
+def test_16_bit_tiff_of_another_layout_is_refused_not_cut_to_8_bits(tmp_path, changed):
+    path = tmp_path / "deep.tif"
+    path.write_bytes(tiff(np.zeros((6, 7, 4), np.uint16), **changed))
+    with pytest.raises(MediaError):
+        read_image(path)
+
+
+def test_the_depth_of_a_tiff_is_not_guessed_from_its_values(tmp_path):
+    with pytest.raises(MediaError, match="32 bits"):
+        read_image(saved(tmp_path, "a.tif", Image.fromarray(np.full((4, 4), 9, np.int32))))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
+def test_the_transparent_colour_is_alpha_at_every_depth(tmp_path, depth):
+    row = {1: b"\x40", 2: b"\x1b", 4: b"\x01\x23", 8: b"\0\1\2\3", 16: b"\0\0\0\1\0\2\0\3"}[depth]
+    header = struct.pack(">IIBBBBB", 4, 1, depth, 0, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"tRNS", b"\0\1"), (b"IDAT", zlib.compress(b"\0" + row)), (b"IEND", b"")]
+    path = tmp_path / "key.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts))
+    found = read_image(path)
+    top = int(found.data_range)
+    step = top // ((1 << depth) - 1)
+    assert found.mode == "LA"
+    assert found.pixels[0, :, 0].tolist() == [value * step for value in ([0, 1, 0, 0] if depth == 1 else range(4))]
+    assert found.pixels[0, :, 1].tolist() == [top, 0, top, top]
+    assert any("transparent colour" in note for note in found.notes)
+
+
 def test_a_palette_is_read_as_its_colours_not_as_indices(tmp_path):
     picture = Image.fromarray(RGB // 128 * 255).quantize(8)
     found = read_image(saved(tmp_path, "p.png", picture))

@@ -22,6 +22,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from paritygate.errors import MediaError
 from paritygate.media.images import DECODING_ERRORS, MAX_PIXELS
 from paritygate.media.png16 import chunks, decode_png16
+from paritygate.media.pnm import decode_pnm
+from paritygate.media.tiff import check_tiff, decode_tiff16, has_wide_colours
 
 #: Larger files are not read.
 MAX_FILE_BYTES = 1 << 30
@@ -33,7 +35,7 @@ _ORIENTATION = 0x0112
 _LOSSY = {"BMP": False, "JPEG": True, "PNG": False, "PPM": False, "TIFF": False, "WEBP": False}
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 # Pillow's modes that hold 16-bit grey.
-_GREY16 = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+_GREY16 = ("I;16", "I;16B", "I;16L", "I;16N")
 _PNG = b"\x89PNG\r\n\x1a\n"
 # Compressions of TIFF that lose something.
 _LOSSY_TIFF = ("jpeg", "tiff_jpeg", "webp")
@@ -104,14 +106,12 @@ def _read(image: Any, data: bytes, *, name: str) -> ImageFile:
         _check_png(data, name=name)
     notes = list(_colour_notes(image))
     turn = image.getexif().get(_ORIENTATION, 1)
-    if data.startswith(_PNG) and data[24] == 16:
-        pixels: NDArray[Any] = decode_png16(data, name=name)
-        if "transparency" in image.info:
-            raise MediaError(f"{name}: has a transparent colour of 16 bits; store alpha instead", kind="mode")
-        pixels = _turned(pixels, turn)
-    else:
+    exact = _exact(image, data, notes, name=name)
+    if exact is None:
         image.load()
         pixels = _pixels(ImageOps.exif_transpose(image) if turn in range(2, 9) else image, notes, name=name)
+    else:
+        pixels = _turned(exact, turn)
     if turn in range(2, 9):
         notes.append(f"turned upright (EXIF orientation {turn})")
     return ImageFile(
@@ -133,14 +133,39 @@ def _check_png(data: bytes, *, name: str) -> None:
         raise MediaError(f"{name}: {extra} bytes beside its pixels, at most {_MAX_EXTRA_BYTES} are read", kind="size")
 
 
+def _exact(image: Any, data: bytes, notes: list[str], *, name: str) -> NDArray[Any] | None:
+    """The pixels as stored, where Pillow would cut or scale them; None where it does not."""
+    if data.startswith(_PNG) and data[24] == 16:
+        return _keyed(decode_png16(data, name=name), image.info.get("transparency"), notes)
+    if image.format == "PPM" and not data.startswith(b"P4"):
+        return decode_pnm(data, width=image.width, height=image.height, name=name)
+    if image.format == "TIFF":
+        check_tiff(image, name=name)
+        return decode_tiff16(image, data, name=name) if has_wide_colours(image) else None
+    if image.format == "BMP" and len(data) < int.from_bytes(data[2:6], "little"):
+        raise MediaError(f"{name}: truncated BMP", kind="unreadable")
+    if data.startswith(_PNG) and image.mode == "L" and "transparency" in image.info:
+        # Pillow spreads grey of 2 and 4 bits over 0 to 255, but not the value that stands for transparency.
+        image.info["transparency"] *= 255 // ((1 << data[24]) - 1)
+    return None
+
+
+def _keyed(pixels: NDArray[Any], key: Any, notes: list[str]) -> NDArray[Any]:
+    """Pixels with alpha 0 where they have the transparent colour."""
+    if key is None:
+        return pixels
+    notes.append("a transparent colour, read as alpha 0")
+    is_clear = (pixels == np.asarray(key)).all(axis=2, keepdims=True)
+    alpha = np.where(is_clear, 0, np.iinfo(pixels.dtype).max).astype(pixels.dtype)
+    return np.concatenate([pixels, alpha], axis=2)
+
+
 def _pixels(image: Any, notes: list[str], *, name: str) -> NDArray[Any]:
     """The decoded picture as ``(height, width, channels)`` uint8 or uint16."""
     mode = image.mode
     if mode in _GREY16:
-        wide = np.asarray(image)
-        if wide.min() < 0 or wide.max() > 65535:
-            raise MediaError(f"{name}: values span [{wide.min()}, {wide.max()}], expected 16 bits", kind="mode")
-        return wide.astype(np.uint16)[..., None]
+        return np.asarray(image).astype(np.uint16)[..., None]
+    key = image.info.get("transparency") if mode in ("1", "L", "RGB") else None
     if mode == "1":
         notes.append("1 bit a pixel, read as 0 and 255")
         image = image.convert("L")
@@ -148,13 +173,10 @@ def _pixels(image: Any, notes: list[str], *, name: str) -> NDArray[Any]:
         target = "RGBA" if mode == "PA" or "transparency" in image.info else "RGB"
         notes.append(f"a palette, read as the {target} colours that it stands for")
         image = image.convert(target)
-    elif mode in ("L", "RGB") and "transparency" in image.info:
-        notes.append("a transparent colour, read as alpha 0")
-        image = image.convert("RGBA").convert("LA") if mode == "L" else image.convert("RGBA")
     elif mode not in _MODES.values():
         raise MediaError(f"{name}: its mode is {mode}, expected grey, RGB, alpha or a palette", kind="mode")
     pixels = np.asarray(image)
-    return pixels.reshape(pixels.shape[0], pixels.shape[1], -1)
+    return _keyed(pixels.reshape(pixels.shape[0], pixels.shape[1], -1), key, notes)
 
 
 def _turned(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
