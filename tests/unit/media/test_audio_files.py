@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import av
@@ -113,6 +114,62 @@ def test_a_sound_cut_off_anywhere_is_refused(tmp_path, name):
         path.write_bytes(data[:end])
         with pytest.raises(MediaError):
             read_audio(path)
+
+
+def test_a_wav_that_ends_within_a_sample_is_refused(tmp_path):
+    path = written(tmp_path, "a.wav", "PCM_16")
+    data = bytearray(path.read_bytes() + b"\0\0")
+    for place in (4, data.index(b"data") + 4):
+        data[place : place + 4] = (int.from_bytes(data[place : place + 4], "little") + 2).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(MediaError, match="ends within a sample"):
+        read_audio(path)
+
+
+def test_a_flac_that_claims_fewer_samples_than_it_was_made_of_is_refused_by_its_checksum(tmp_path):
+    path = written(tmp_path, "a.flac", samples=np.tile(WHOLE, (3, 1)))
+    data = bytearray(path.read_bytes())
+    assert int.from_bytes(data[22:26], "big") == 9000
+    data[22:26] = (4096).to_bytes(4, "big")  # the length of a whole frame: nothing else is wrong
+    path.write_bytes(data)
+    with pytest.raises(MediaError, match="not those of its checksum"):
+        read_audio(path)
+    data[26:42] = bytes(16)  # a writer that did not know it
+    path.write_bytes(data)
+    assert len(read_audio(path).samples) == 4096
+
+
+@pytest.mark.parametrize("rate", [0, (1 << 20) + 1, (1 << 31) - 1])
+def test_a_rate_that_no_sound_has_is_refused_and_no_address_is_shown(tmp_path, rate):
+    path = written(tmp_path, "a.wav", "PCM_16")
+    data = bytearray(path.read_bytes())
+    data[24:28] = rate.to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(MediaError) as caught:
+        read_audio(path)
+    assert str(tmp_path) not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.mkv", "a.mp4"])
+def test_random_damage_is_one_error_or_a_sound_and_never_a_warning(tmp_path, name):
+    path = tmp_path / name
+    if name in ("a.mkv", "a.mp4"):
+        codec = "aac" if name == "a.mp4" else "flac"
+        samples = WHOLE.astype(np.float32) if codec == "aac" else (WHOLE * 32768).astype(np.int16)
+        clip(path, samples, codec=codec, form="fltp" if codec == "aac" else "s16")
+    else:
+        written(tmp_path, name)
+    data = path.read_bytes()
+    random = np.random.default_rng(7)
+    for _ in range(40):
+        broken = bytearray(data)
+        for place in random.integers(0, min(len(data), 400), 4):
+            broken[place] = random.integers(256)
+        path.write_bytes(broken)
+        with contextlib.suppress(MediaError):
+            found = read_audio(path)
+            assert found.samples.ndim == 2
+            assert found.samples.size > 0
 
 
 def test_values_beyond_full_scale_and_not_finite_are_given_as_they_are(tmp_path):

@@ -22,9 +22,8 @@ ALL = tuple(name for name, spec in SPECS.items() if "audio" in spec.kinds)
 
 def measure(reference, candidate, names=ALL):
     return {
-        name: value.number
-        for name, value in audio.measure(names, reference, candidate, sample_rate_hz=RATE).items()
-    }  # fmt: skip
+        name: value.number for name, value in audio.measure(names, reference, candidate, sample_rate_hz=RATE).items()
+    }
 
 
 def test_every_name_of_the_catalog_is_measured_and_the_defaults_show_level_and_spectrum():
@@ -64,6 +63,7 @@ def test_a_delay_of_a_quarter_period_is_no_likeness_to_the_waveform_but_to_the_s
     later = 0.5 * np.sin(2 * np.pi * 500 * TIME - np.pi / 2)[:, None]
     found = measure(0.5 * np.sin(2 * np.pi * 500 * TIME)[:, None], later)
     assert abs(found["cosine"]) < 1e-9
+    assert found["log_mel_similarity"] > 0.99
     assert found["relative_l2"] == pytest.approx(math.sqrt(2), rel=1e-6)
     assert found["level_difference_abs_db"] < 1e-6
 
@@ -87,8 +87,7 @@ def test_the_worst_channel_decides_and_is_named():
 
 @pytest.mark.parametrize(("reference", "candidate"), [(SINE, 0 * SINE), (0 * SINE, SINE), (0 * SINE, 0 * SINE)])
 def test_silence_on_either_side_is_refused_with_its_reason(reference, candidate):
-    own = ("level_difference_abs_db", "log_mel_distance_db", "log_mel_similarity", "silence_share_difference")
-    for value in audio.measure(own, reference, candidate, sample_rate_hz=RATE).values():
+    for value in audio.measure(ALL, reference, candidate, sample_rate_hz=RATE).values():
         assert math.isnan(value.number)
         assert "silent" in value.problem
 
@@ -96,6 +95,41 @@ def test_silence_on_either_side_is_refused_with_its_reason(reference, candidate)
 def test_one_channel_that_falls_silent_is_infinitely_far_in_level():
     stereo = np.hstack([SINE, SINE])
     assert measure(stereo, stereo * [1.0, 0.0])["level_difference_abs_db"] == math.inf
+
+
+def test_sounds_below_the_floor_have_no_spectrum_that_could_agree():
+    for reference, candidate in ((1e-7 * SINE, 1e-7 * NOISE), (SINE, 1e-7 * SINE)):
+        for name in ("log_mel_distance_db", "log_mel_similarity"):
+            value = audio.measure([name], reference, candidate, sample_rate_hz=RATE)[name]
+            assert math.isnan(value.number)
+            assert "below -100 dB of full scale everywhere" in value.problem
+
+
+def test_one_channel_of_silence_on_both_sides_leaves_the_other_to_decide():
+    stereo = np.hstack([0.1 * NOISE, 0 * NOISE])
+    found = measure(stereo, 0.5 * stereo)
+    assert found["log_mel_distance_db"] == pytest.approx(6.0206, abs=1e-4)
+    assert found["level_difference_abs_db"] == pytest.approx(6.0206, abs=1e-4)
+
+
+def test_values_whose_squares_overflow_give_no_number_and_no_warning():
+    for value in audio.measure(ALL, 1e200 * NOISE, 1.1e200 * NOISE, sample_rate_hz=RATE).values():
+        assert math.isnan(value.number)
+        assert "times full scale" in value.problem
+
+
+@pytest.mark.parametrize("rate", [0.5, 1, 20, 1000])
+def test_a_rate_too_low_for_the_bands_gives_no_spectrum_and_no_agreement(rate):
+    value = audio.measure(["log_mel_similarity"], NOISE, -NOISE, sample_rate_hz=rate)["log_mel_similarity"]
+    assert "bands hold no frequency" in value.problem
+
+
+def test_both_numbers_on_spectra_share_them(monkeypatch):
+    made = []
+    plain = audio.log_mel
+    monkeypatch.setattr(audio, "log_mel", lambda *given: made.append(0) or plain(*given))
+    measure(SINE, 0.5 * SINE, ["log_mel_distance_db", "log_mel_similarity"])
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf])

@@ -7,6 +7,7 @@ from its first bytes, not from its name.
 from __future__ import annotations
 
 import functools
+import hashlib
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,8 +23,12 @@ from paritygate.media.video_ends import missing_bytes
 
 #: Samples of all channels that are read at most: 1 GiB as float64, more than an hour and a half of stereo.
 MAX_SAMPLES = 1 << 27
+#: Of any sound that is heard; a spectrum of a higher rate would need windows of any size.
+MAX_RATE_HZ = 1 << 20
 #: RIFF chunks in front of the samples that are looked at.
 _MAX_CHUNKS = 1000
+# Samples of each channel that are checked at once.
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,17 +81,43 @@ def _wav(stream: BinaryIO, *, name: str) -> Audio:
     stated = int.from_bytes(stream.read(4), "little") + 8
     if stated > size:
         raise MediaError(f"{name}: truncated WAV ({size} bytes, its header states {stated})", kind="unreadable")
-    place = 12
+    place, block = 12, 1
     for _ in range(_MAX_CHUNKS):
         stream.seek(place)
-        chunk = stream.read(8)
+        chunk = stream.read(8 + 14)
         if len(chunk) < 8:
             break
-        length = int.from_bytes(chunk[4:], "little")
+        length = int.from_bytes(chunk[4:8], "little")
+        if chunk[:4] == b"fmt ":
+            block = int.from_bytes(chunk[20:22], "little") or 1
+        if chunk[:4] == b"data" and length % block:
+            raise MediaError(f"{name}: truncated WAV (it ends within a sample)", kind="unreadable")
         if place + 8 + length > size:
             raise MediaError(f"{name}: truncated WAV (its {chunk[:4]!r} part is cut off)", kind="unreadable")
         place += 8 + length + length % 2
     return _whole_file(stream, name=name)
+
+
+def _flac(stream: BinaryIO, *, name: str) -> Audio:
+    sound = _whole_file(stream, name=name)
+    stream.seek(0)
+    # The decoder checks each frame, not that the frames are all there: the first block, of 34 bytes, holds the MD5 of
+    # all samples, or zeros from a writer that did not know it.
+    head = stream.read(42)
+    bits, stated = (int.from_bytes(head[20:22], "big") >> 4 & 31) + 1, head[26:]
+    if any(stated) and _md5(sound.samples, bits=bits) != stated:
+        raise MediaError(f"{name}: damaged FLAC (its samples are not those of its checksum)", kind="unreadable")
+    return sound
+
+
+def _md5(samples: NDArray[np.float64], *, bits: int) -> bytes:
+    """Checksum of the samples as little-endian integers of whole bytes, in turn of the channels."""
+    width = -(-bits // 8)
+    digest = hashlib.md5(usedforsecurity=False)
+    for start in range(0, len(samples), _PIECE):
+        whole = (samples[start : start + _PIECE] * 2.0 ** (bits - 1)).astype("<i4")
+        digest.update(whole[..., None].view(np.uint8)[..., :width].tobytes())
+    return digest.digest()
 
 
 def _whole_file(stream: BinaryIO, *, name: str) -> Audio:
@@ -99,10 +130,12 @@ def _whole_file(stream: BinaryIO, *, name: str) -> Audio:
             samples = sound.read(dtype="float64", always_2d=True)
             rate, kind, frames = int(sound.samplerate), str(sound.subtype), sound.frames
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
+        # The whole text would hold the address of the open file.
+        reason = " ".join(str(getattr(error, "error_string", error)).split())
         raise MediaError(f"{name}: truncated or damaged sound ({reason:.120})", kind="unreadable") from error
     if len(samples) != frames:
         raise MediaError(f"{name}: truncated; {len(samples)} of {frames} samples decode", kind="unreadable")
+    _check_rate(rate, name=name)
     return Audio(samples=samples, sample_rate_hz=rate, sample_format=kind)
 
 
@@ -113,6 +146,11 @@ def _check_size(frames: int, channels: int, *, name: str) -> None:
         raise MediaError(
             f"{name}: claims {frames} samples of {channels} channels, at most {MAX_SAMPLES} are read", kind="size"
         )
+
+
+def _check_rate(rate: int, *, name: str) -> None:
+    if not 0 < rate <= MAX_RATE_HZ:
+        raise MediaError(f"{name}: claims {rate} samples a second, at most {MAX_RATE_HZ} are read", kind="size")
 
 
 def _track(stream: BinaryIO, *, name: str, container: str) -> Audio:
@@ -134,6 +172,7 @@ def _track(stream: BinaryIO, *, name: str, container: str) -> Audio:
     except (av.FFmpegError, OSError) as error:
         reason = error.strerror or error
         raise MediaError(f"{name}: truncated or damaged {container} file ({reason})", kind="unreadable") from error
+    _check_rate(rate, name=name)
     return Audio(samples=samples, sample_rate_hz=rate, sample_format=f"{codec} {stored}")
 
 
@@ -180,7 +219,7 @@ _QUICKTIME = functools.partial(_track, container="mov")
 # Where in the first bytes -> what stands there -> who reads it.
 _READERS: tuple[tuple[slice, bytes, _Reader], ...] = (
     (slice(8, 12), b"WAVE", _wav),
-    (slice(0, 4), b"fLaC", _whole_file),
+    (slice(0, 4), b"fLaC", _flac),
     (slice(8, 12), b"AVI ", functools.partial(_track, container="avi")),
     (slice(0, 4), b"\x1aE\xdf\xa3", functools.partial(_track, container="matroska")),
     *((slice(4, 8), kind, _QUICKTIME) for kind in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")),

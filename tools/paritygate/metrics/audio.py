@@ -6,8 +6,10 @@ normalised: a delay and a change of loudness are errors like any other.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +29,8 @@ BANDS = 64
 #: Powers and levels end here, in dB of full scale: below is the noise of any format.
 FLOOR_DB = -100.0
 SILENT_DB = -60.0
+#: Times full scale. Squares of more would overflow, and float32 cannot hold more.
+MAX_PEAK = 1e100
 #: Windows transformed at once.
 _BATCH = 256
 
@@ -41,20 +45,35 @@ def measure(names: Iterable[str], reference: _Samples, candidate: _Samples, *, s
         sample_rate_hz: of both; comparing the two rates is the caller's.
 
     Returns:
-        A value for each name. Silence on either side is refused, never scored.
+        A value for each name. When a side is silent or not finite, none has a number: two silent sounds have no error
+        either, and prove nothing.
 
     Raises:
         MetricError: when the shapes differ, or an argument is not what it must be.
     """
     wanted = tuple(dict.fromkeys(names))
     _check(wanted, reference, candidate, sample_rate_hz)
-    own = [name for name in wanted if name in _OWN]
-    shared = tensor.measure([name for name in wanted if name not in _OWN], reference, candidate)
-    if not own:
-        return shared
     x, y = (np.asarray(side, np.float64) for side in (reference, candidate))
-    found = {name: refused(reason) if (reason := _unfit(x, y)) else _OWN[name](x, y, sample_rate_hz) for name in own}
-    return {name: found.get(name) or shared[name] for name in wanted}
+    if reason := _unfit(x, y):
+        return {name: refused(reason) for name in wanted}
+    pair = _Pair(x, y, sample_rate_hz)
+    shared = tensor.measure([name for name in wanted if name not in _OWN], reference, candidate)
+    return {name: _OWN[name](pair) if name in _OWN else shared[name] for name in wanted}
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two sounds that can be measured; their spectra are computed once, and only when a metric asks."""
+
+    reference: _Floats
+    candidate: _Floats
+    rate: int
+
+    @functools.cached_property
+    def spectra(self) -> tuple[tuple[_Floats, _Floats], ...]:
+        """Of each channel, the spectrum of the reference and that of the candidate."""
+        channels = zip(self.reference.T, self.candidate.T, strict=True)
+        return tuple((log_mel(r, self.rate), log_mel(c, self.rate)) for r, c in channels)
 
 
 def _check(names: tuple[str, ...], reference: _Samples, candidate: _Samples, sample_rate_hz: int) -> None:
@@ -76,12 +95,15 @@ def _check(names: tuple[str, ...], reference: _Samples, candidate: _Samples, sam
 
 
 def _unfit(x: _Floats, y: _Floats) -> str:
-    """Why these two sounds have no levels and spectra to compare; empty when they have."""
+    """Why these two sounds cannot be compared; empty when they can."""
     for side, samples in (("reference", x), ("candidate", y)):
         if bad := int(np.count_nonzero(~np.isfinite(samples))):
             return f"the {side} holds {bad} values that are not finite"
-        if not samples.any():
+        peak = float(np.abs(samples).max())
+        if peak == 0:
             return f"the {side} is silent"
+        if peak > MAX_PEAK:
+            return f"the {side} reaches {peak:.3g} times full scale, which is no sound"
     return ""
 
 
@@ -100,23 +122,23 @@ def _rms(samples: _Floats) -> list[float]:
     return [float(value) for value in safe * np.sqrt(np.mean(np.square(samples / safe), axis=0))]
 
 
-def _level_difference(x: _Floats, y: _Floats, _rate: int) -> Value:
-    levels = _levels(x, y)
+def _level_difference(pair: _Pair) -> Value:
+    levels = _levels(pair.reference, pair.candidate)
     channel = int(np.argmax(np.abs(levels)))
     return Value(levels[channel], {"channel": channel, "by_channel": levels})
 
 
-def _level_difference_abs(x: _Floats, y: _Floats, rate: int) -> Value:
-    signed = _level_difference(x, y, rate)
+def _level_difference_abs(pair: _Pair) -> Value:
+    signed = _level_difference(pair)
     return Value(abs(signed.number), signed.detail)
 
 
-def _log_mel_distance(x: _Floats, y: _Floats, rate: int) -> Value:
-    return _worst_channel(x, y, rate, lambda r, c: Value(float(np.mean(np.abs(c - r)))), key=lambda value: value.number)
+def _log_mel_distance(pair: _Pair) -> Value:
+    return _worst_channel(pair, lambda r, c: Value(float(np.mean(np.abs(c - r)))), key=lambda value: value.number)
 
 
-def _log_mel_similarity(x: _Floats, y: _Floats, rate: int) -> Value:
-    return _worst_channel(x, y, rate, _correlation, key=lambda value: -value.number)
+def _log_mel_similarity(pair: _Pair) -> Value:
+    return _worst_channel(pair, _correlation, key=lambda value: -value.number)
 
 
 def _correlation(r: _Floats, c: _Floats) -> Value:
@@ -129,17 +151,10 @@ def _correlation(r: _Floats, c: _Floats) -> Value:
     return Value(max(-1.0, min(1.0, float(np.sum(r * c)) / power)))
 
 
-def _worst_channel(
-    x: _Floats,
-    y: _Floats,
-    rate: int,
-    score: Callable[[_Floats, _Floats], Value],
-    *,
-    key: Callable[[Value], float],
-) -> Value:
-    if reason := _too_short(x, rate):
+def _worst_channel(pair: _Pair, score: Callable[[_Floats, _Floats], Value], *, key: Callable[[Value], float]) -> Value:
+    if reason := _no_spectrum(pair):
         return refused(reason)
-    scores = [score(log_mel(r, rate), log_mel(c, rate)) for r, c in zip(x.T, y.T, strict=True)]
+    scores = [score(r, c) for r, c in pair.spectra]
     if missing := next((value for value in scores if value.problem), None):
         return missing
     channel = max(range(len(scores)), key=lambda index: key(scores[index]))
@@ -147,11 +162,18 @@ def _worst_channel(
     return Value(by_channel[channel], {"channel": channel, "by_channel": by_channel})
 
 
-def _too_short(x: _Floats, rate: int) -> str:
-    window = _window_length(rate)
-    if len(x) >= window:
-        return ""
-    return f"{len(x)} samples are less than one window of {window} ({window / rate * 1000:.0f} ms)"
+def _no_spectrum(pair: _Pair) -> str:
+    """Why a spectrum of these sounds would say nothing; empty when it says something."""
+    window = _window_length(pair.rate)
+    samples = len(pair.reference)
+    if samples < window:
+        return f"{samples} samples are less than one window of {window} ({window / pair.rate * 1000:.0f} ms)"
+    if not mel_bands(window, pair.rate).any(axis=1).all():
+        return f"at {pair.rate} Hz some of the {BANDS} bands hold no frequency"
+    for side, spectra in zip(("reference", "candidate"), zip(*pair.spectra, strict=True), strict=True):
+        if all(spectrum.max() <= FLOOR_DB for spectrum in spectra):
+            return f"the {side} lies below {FLOOR_DB:g} dB of full scale everywhere"
+    return ""
 
 
 def _window_length(rate: int) -> int:
@@ -193,8 +215,8 @@ def mel_bands(length: int, sample_rate_hz: int) -> _Floats:
     return weights
 
 
-def _silence_share_difference(x: _Floats, y: _Floats, rate: int) -> Value:
-    shares = [_silent_shares(side, rate) for side in (x, y)]
+def _silence_share_difference(pair: _Pair) -> Value:
+    shares = [_silent_shares(side, pair.rate) for side in (pair.reference, pair.candidate)]
     differences = np.abs(shares[1] - shares[0])
     channel = int(np.argmax(differences))
     sides = {
@@ -213,7 +235,7 @@ def _silent_shares(samples: _Floats, rate: int) -> _Floats:
 
 
 #: Metrics of sound alone -> function; the others are those of tensors.
-_OWN: Mapping[str, Callable[[_Floats, _Floats, int], Value]] = MappingProxyType(
+_OWN: Mapping[str, Callable[[_Pair], Value]] = MappingProxyType(
     {
         "level_difference_abs_db": _level_difference_abs,
         "level_difference_db": _level_difference,

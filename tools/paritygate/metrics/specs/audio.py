@@ -52,7 +52,9 @@ AUDIO: tuple[Spec, ...] = (
         low=0.0,
         high=math.inf,
         identical=0.0,
-        blind_to="phase, and delays well below the window of 64 ms; what lies below -100 dB of full scale",
+        blind_to="phase, and delays well below the window of 64 ms; what lies below -100 dB of full scale: bands "
+        "that do on both sides count as equal, which dilutes a pure tone; the last samples, fewer than 16 ms, that fill "
+        "no window",
         default=True,
     ),
     Spec(
@@ -66,7 +68,7 @@ AUDIO: tuple[Spec, ...] = (
         low=-1.0,
         high=1.0,
         identical=1.0,
-        blind_to="loudness, phase, delays well below the window: bound level_difference_abs_db beside it",
+        blind_to="what log_mel_distance_db is blind to, and loudness: bound level_difference_abs_db beside it",
         default=True,
     ),
     Spec(
