@@ -53,8 +53,8 @@ AUDIO: tuple[Spec, ...] = (
         high=math.inf,
         identical=0.0,
         blind_to="phase, and delays well below the window of 64 ms; what lies below -100 dB of full scale: bands "
-        "that do on both sides count as equal, which dilutes a pure tone; the last samples, fewer than 16 ms, that fill "
-        "no window",
+        "that do on both sides count as equal, which dilutes a pure tone; the last samples, fewer than 16 ms, that "
+        "fill no window",
         default=True,
     ),
     Spec(
