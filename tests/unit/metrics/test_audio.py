@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -94,7 +95,11 @@ def test_silence_on_either_side_is_refused_with_its_reason(reference, candidate)
 
 def test_one_channel_that_falls_silent_is_infinitely_far_in_level():
     stereo = np.hstack([SINE, SINE])
-    assert measure(stereo, stereo * [1.0, 0.0])["level_difference_abs_db"] == math.inf
+    found = audio.measure(ALL, stereo, stereo * [1.0, 0.0], sample_rate_hz=RATE)
+    assert found["level_difference_abs_db"].number == math.inf
+    assert found["level_difference_abs_db"].detail == {"channel": 1, "by_channel": [0.0, "-inf"]}
+    for value in found.values():
+        json.dumps(dict(value.detail), allow_nan=False)
 
 
 def test_sounds_below_the_floor_have_no_spectrum_that_could_agree():

@@ -125,7 +125,9 @@ def _rms(samples: _Floats) -> list[float]:
 def _level_difference(pair: _Pair) -> Value:
     levels = _levels(pair.reference, pair.candidate)
     channel = int(np.argmax(np.abs(levels)))
-    return Value(levels[channel], {"channel": channel, "by_channel": levels})
+    # A detail is JSON, which has no infinity.
+    by_channel = [level if math.isfinite(level) else str(level) for level in levels]
+    return Value(levels[channel], {"channel": channel, "by_channel": by_channel})
 
 
 def _level_difference_abs(pair: _Pair) -> Value:
