@@ -1,6 +1,6 @@
 """The three-way comparison of three large float32 files beside naive NumPy: time, memory, digits.
 
-    .venv/bin/python benchmarks/threeway.py [--values 500000000] [--folder /tmp/bench500] [--rounds 2]
+    .venv/bin/python benchmarks/threeway.py [--values 500000000] [--folder DIR] [--rounds 2]
 
 Naive is what people write: whole arrays, ``np.linalg.norm``, ``std`` and two ``np.histogram``. Both sides read the
 same mapped files with a warm cache and one thread, alternating, and the best of the rounds counts; the ratio of
