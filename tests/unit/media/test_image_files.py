@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import time
 import zlib
 
 import numpy as np
@@ -316,6 +317,49 @@ def test_bombs_are_refused_from_the_header(tmp_path):
     text = PngImagePlugin.PngInfo()
     text.add_text("bomb", "a" * (1 << 20), zip=False)
     assert read_image(saved(tmp_path, "text.png", Image.fromarray(RGB), pnginfo=text)).pixels.shape == RGB.shape
+
+
+def bytes_of(image, **options):
+    buffer = io.BytesIO()
+    image.save(buffer, **options)
+    return buffer.getvalue()
+
+
+def many_directories(count):
+    tags = {256: 1, 257: 1, 258: 8, 259: 1, 262: 1, 273: 8, 278: 1, 279: 1}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    size = 2 + len(entries) + 4
+    following = [*(16 + size * (place + 1) for place in range(count - 1)), 0]
+    body = b"".join(struct.pack("<H", len(tags)) + entries + struct.pack("<I", place) for place in following)
+    return b"II*\0" + struct.pack("<I", 16) + b"\0" * 8 + body
+
+
+def many_scans(count):
+    data = bytes_of(Image.new("RGB", (64, 64)), format="JPEG", progressive=True)
+    last = data.rindex(b"\xff\xda")
+    return data[:-2] + data[last:-2] * count + data[-2:]
+
+
+def many_chunks(count):
+    data = bytes_of(Image.fromarray(RGB), format="PNG")
+    return data[:33] + chunk(b"teSt", b"") * count + data[33:]
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"), [(many_directories, "several pictures"), (many_scans, "scans"), (many_chunks, "chunks")]
+)
+def test_files_that_are_small_but_slow_are_refused_at_once(tmp_path, make, reason):
+    path = tmp_path / "slow"
+    path.write_bytes(make(140_000))
+    started = time.process_time()
+    with pytest.raises(MediaError, match=reason):
+        read_image(path)
+    assert time.process_time() - started < 2.0  # decoding or walking them takes a minute, or many
+
+
+def test_a_fax_in_a_tiff_is_refused_for_its_damage_does_not_show(tmp_path):
+    with pytest.raises(MediaError, match="fax"):
+        read_image(saved(tmp_path, "fax.tif", Image.new("1", (40, 20)), compression="group4"))
 
 
 def test_what_is_no_regular_readable_file_is_one_error(tmp_path):

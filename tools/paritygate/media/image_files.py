@@ -29,6 +29,10 @@ from paritygate.media.tiff import check_tiff, decode_tiff16, has_wide_colours
 MAX_FILE_BYTES = 1 << 30
 #: Bytes of texts, profiles and the like in one PNG.
 _MAX_EXTRA_BYTES = 16 << 20
+#: Chunks of one PNG: an image of ``MAX_PIXELS`` in pieces of 8 KiB has half as many.
+_MAX_CHUNKS = 1 << 17
+#: Scans of one JPEG, usually about ten. Each is a pass over all pixels, at the price of a few bytes.
+_MAX_SCANS = 200
 
 _ORIENTATION = 0x0112
 # Formats as Pillow names them -> whether they can lose something.
@@ -36,6 +40,7 @@ _LOSSY = {"BMP": False, "JPEG": True, "PNG": False, "PPM": False, "TIFF": False,
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 # Pillow's modes that hold 16-bit grey.
 _GREY16 = ("I;16", "I;16B", "I;16L", "I;16N")
+_JPEG = b"\xff\xd8\xff"
 _PNG = b"\x89PNG\r\n\x1a\n"
 # Compressions of TIFF that lose something.
 _LOSSY_TIFF = ("jpeg", "tiff_jpeg", "webp")
@@ -68,6 +73,7 @@ def read_image(path: Path) -> ImageFile:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Pillow warns of damage and bombs, and goes on
+            _check_cost(data, name=name)
             with Image.open(io.BytesIO(data), formats=list(_LOSSY)) as image:
                 return _read(image, data, name=name)
     except MediaError:
@@ -96,14 +102,11 @@ def _read(image: Any, data: bytes, *, name: str) -> ImageFile:
     width, height = image.size
     if not 0 < width * height <= MAX_PIXELS:
         raise MediaError(f"{name}: claims {width}x{height} pixels, at most {MAX_PIXELS} are read", kind="size")
-    if getattr(image, "n_frames", 1) != 1:
-        raise MediaError(
-            f"{name}: holds {image.n_frames} pictures, expected one; an animation is compared as a video", kind="format"
-        )
+    if getattr(image, "is_animated", False):  # counting the pictures of a TIFF would take minutes
+        message = f"{name}: holds several pictures, expected one; an animation is compared as a video"
+        raise MediaError(message, kind="format")
     kind = str(image.format)
     compression = str(image.info.get("compression"))
-    if data.startswith(_PNG):
-        _check_png(data, name=name)
     notes = list(_colour_notes(image))
     turn = image.getexif().get(_ORIENTATION, 1)
     exact = _exact(image, data, notes, name=name)
@@ -124,11 +127,20 @@ def _read(image: Any, data: bytes, *, name: str) -> ImageFile:
     )
 
 
-def _check_png(data: bytes, *, name: str) -> None:
-    """Pillow believes checksums of pixels without looking, and inflates what lies beside them."""
+def _check_cost(data: bytes, *, name: str) -> None:
+    """Refuse, before Pillow sees it, a file whose size in pixels does not tell what decoding it costs.
+
+    Pillow also believes checksums of PNG pixels without looking; they are verified here.
+    """
+    if data.startswith(_JPEG) and (scans := data.count(b"\xff\xda")) > _MAX_SCANS:
+        raise MediaError(f"{name}: a JPEG of {scans} scans, at most {_MAX_SCANS} are read", kind="size")
+    if not data.startswith(_PNG):
+        return
     extra = 0
-    for kind, body in chunks(data, name=name):
+    for count, (kind, body) in enumerate(chunks(data, name=name), 1):
         extra += 0 if kind == b"IDAT" else len(body)
+        if count > _MAX_CHUNKS:
+            raise MediaError(f"{name}: has more than the {_MAX_CHUNKS} chunks that are read", kind="size")
     if extra > _MAX_EXTRA_BYTES:
         raise MediaError(f"{name}: {extra} bytes beside its pixels, at most {_MAX_EXTRA_BYTES} are read", kind="size")
 

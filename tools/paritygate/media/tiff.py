@@ -22,11 +22,13 @@ _EXTRA_SAMPLES, _SAMPLE_FORMAT = 338, 339
 _UNPACKED = 1
 # None, LZW, Deflate by its two numbers, PackBits.
 _COMPRESSIONS = (_UNPACKED, 5, 8, 32946, 32773)
+# Of faxes: a damaged row is guessed, not reported.
+_FAX = (2, 3, 4)
 _PREMULTIPLIED = 1
 
 
 def check_tiff(image: Any, *, name: str) -> None:
-    """Refuse what Pillow would drop, invert or scale.
+    """Refuse what Pillow would drop, invert, scale or guess.
 
     Raises:
         MediaError: ``kind="mode"``.
@@ -39,6 +41,7 @@ def check_tiff(image: Any, *, name: str) -> None:
             tags.get(_SAMPLES, 1) != len(image.getbands())
         ),
         "premultiplied alpha, expected straight": _PREMULTIPLIED in tags.get(_EXTRA_SAMPLES, ()),
+        "a fax compression, in which damage does not show": tags.get(_COMPRESSION, _UNPACKED) in _FAX,
         "16-bit grey with 0 as white": image.mode.startswith("I;16") and tags.get(_PHOTOMETRIC) == 0,
     }
     for what, is_so in refused.items():
