@@ -126,6 +126,30 @@ def test_a_wav_that_ends_within_a_sample_is_refused(tmp_path):
         read_audio(path)
 
 
+@pytest.mark.parametrize("block", [1, 4, 6])
+def test_a_wav_whose_blocks_are_not_of_its_channels_and_bits_is_refused(tmp_path, block):
+    path = written(tmp_path, "a.wav", "PCM_16", samples=WHOLE[:, :1])
+    data = bytearray(path.read_bytes())
+    data[32:34] = block.to_bytes(2, "little")
+    path.write_bytes(data)
+    with pytest.raises(MediaError, match="1 channels of 16 bits in blocks of"):
+        read_audio(path)
+
+
+def test_a_cut_off_wav_does_not_hide_behind_many_parts(tmp_path):
+    path = written(tmp_path, "a.wav", "PCM_16")
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + bytes(4) + data[8:36] + b"JUNK\0\0\0\0" * 1001 + data[36:-40])
+    with pytest.raises(MediaError, match="parts"):
+        read_audio(path)
+
+
+def test_a_wav_of_another_kind_is_not_called_truncated(tmp_path):
+    soundfile.write(tmp_path / "big.wav", WHOLE, RATE, format="RF64")
+    with pytest.raises(MediaError, match="RF64"):
+        read_audio(tmp_path / "big.wav")
+
+
 def test_a_flac_that_claims_fewer_samples_than_it_was_made_of_is_refused_by_its_checksum(tmp_path):
     path = written(tmp_path, "a.flac", samples=np.tile(WHOLE, (3, 1)))
     data = bytearray(path.read_bytes())

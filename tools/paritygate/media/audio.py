@@ -25,8 +25,10 @@ from paritygate.media.video_ends import missing_bytes
 MAX_SAMPLES = 1 << 27
 #: Of any sound that is heard; a spectrum of a higher rate would need windows of any size.
 MAX_RATE_HZ = 1 << 20
-#: RIFF chunks in front of the samples that are looked at.
+#: RIFF chunks of one file.
 _MAX_CHUNKS = 1000
+# Codings of WAV: integers, floats, and either with more said of it.
+_UNCOMPRESSED = (1, 3, 0xFFFE)
 # Samples of each channel that are checked at once.
 _PIECE = 1 << 16
 
@@ -77,25 +79,38 @@ def read_audio(path: Path) -> Audio:
 def _wav(stream: BinaryIO, *, name: str) -> Audio:
     stream.seek(0, 2)
     size = stream.tell()
-    stream.seek(4)
+    stream.seek(0)
+    if (variant := stream.read(4)) != b"RIFF":
+        raise MediaError(f"{name}: a WAV of the kind {variant!r}, expected RIFF", kind="format")
     stated = int.from_bytes(stream.read(4), "little") + 8
     if stated > size:
         raise MediaError(f"{name}: truncated WAV ({size} bytes, its header states {stated})", kind="unreadable")
     place, block = 12, 1
     for _ in range(_MAX_CHUNKS):
         stream.seek(place)
-        chunk = stream.read(8 + 14)
+        chunk = stream.read(8 + 16)
         if len(chunk) < 8:
             break
         length = int.from_bytes(chunk[4:8], "little")
         if chunk[:4] == b"fmt ":
-            block = int.from_bytes(chunk[20:22], "little") or 1
+            block = _block_bytes(chunk[8:], name=name)
         if chunk[:4] == b"data" and length % block:
             raise MediaError(f"{name}: truncated WAV (it ends within a sample)", kind="unreadable")
         if place + 8 + length > size:
             raise MediaError(f"{name}: truncated WAV (its {chunk[:4]!r} part is cut off)", kind="unreadable")
         place += 8 + length + length % 2
+    else:
+        raise MediaError(f"{name}: a WAV of more than the {_MAX_CHUNKS} parts that are read", kind="size")
     return _whole_file(stream, name=name)
+
+
+def _block_bytes(layout: bytes, *, name: str) -> int:
+    """Bytes of one sample of all channels; a decoder that is told two sizes believes one of them."""
+    coding, channels, block, bits = (int.from_bytes(layout[at : at + 2], "little") for at in (0, 2, 12, 14))
+    if coding in _UNCOMPRESSED and block != channels * -(-bits // 8):
+        message = f"{channels} channels of {bits} bits in blocks of {block} bytes"
+        raise MediaError(f"{name}: damaged WAV (it states {message})", kind="unreadable")
+    return block or 1
 
 
 def _flac(stream: BinaryIO, *, name: str) -> Audio:
