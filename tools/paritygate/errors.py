@@ -8,6 +8,7 @@ The tree, and the exit code each branch ends with::
     |-- MediaError            1   an image or array file is not what it must be
     |-- MetricError           1   a metric has no value for these arrays
     |-- DriftError            1   a generated file differs from what would be generated
+    |-- GoldenError           1   a golden is missing, altered, hostile or cannot be made
     |-- PreflightError        3   something a run needs is missing
     |   `-- MissingExtraError 3   an optional part of this package is not installed
     |-- LegError              4   a leg broke: weights, memory, timeout, crash
@@ -38,6 +39,7 @@ EXTRA_OF = {
     "soundfile": "audio",
     "threadpoolctl": "run",
     "torch": "diffusers",
+    "urllib3": "http",
 }
 
 _TERMINAL_COMMAND = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -198,8 +200,15 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
     return MissingExtraError(module) if module in EXTRA_OF else None
 
 
+class GoldenError(ParitygateError):
+    """A golden is missing, altered, hostile or cannot be made: never a skip."""
+
+    exit_code = ExitCode.FAILED
+    code = "golden"
+
+
 class LegError(ParitygateError):
-    """A leg broke before it delivered; ``kind`` is weights, memory, timeout, crash or killed."""
+    """A leg broke before it delivered; ``kind`` is backend, crash, golden, killed, memory, timeout or weights."""
 
     exit_code = ExitCode.LEG
     code = "leg"

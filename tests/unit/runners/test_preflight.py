@@ -176,7 +176,7 @@ def test_inputs_must_exist_and_have_their_digest(case):
         InputMedia(role="mask", path="b.png", sha256=sha256_bytes(b"another")),
     )
     problems = found(msgspec.structs.replace(case, inputs=inputs))
-    assert [code for code, _ in problems] == ["inputs", "inputs", "runner"]
+    assert [code for code, _ in problems] == ["inputs", "inputs"]
     assert "the manifest says" in problems[0][1]
     assert "b.png cannot be read: No such file" in problems[1][1]
 
@@ -186,7 +186,6 @@ def test_inputs_must_exist_and_have_their_digest(case):
     [
         ({"python": "no/such/python"}, "interpreter", "No such file or directory"),
         ({"python": "false"}, "interpreter", "exit code 1"),
-        ({"runner": "openai"}, "runner", "'openai' cannot run in this version; it can run: diffusers, python"),
         ({"adapter": "gone.py"}, "adapter", "gone.py does not exist"),
         ({"assets": (Asset(path="x.onnx", made_by="make graphs"),)}, "asset", "x.onnx does not exist"),
         ({"requires": {"numpy": ">=1,<2"}}, "version", "the leg requires >=1,<2"),

@@ -14,8 +14,10 @@ from paritygate.records.canonical import canonical_json, sha256_bytes, sha256_fi
 
 #: Raised when the meaning of the fingerprint changes; every contract then changes with it.
 CONTRACT_VERSION = 1
-#: Where a leg runs and how long it may take: not what it computes.
-_NOT_OF_THE_CONTRACT = frozenset({"server", "startup_timeout_s", "url"})
+#: Where a leg runs, how it is reached and how long it may take: not what it computes.
+_NOT_OF_THE_CONTRACT = frozenset(
+    {"api_key_env", "cwd", "health", "pythonpath", "request_timeout_s", "server", "startup_timeout_s", "url"}
+)
 
 
 def contract(case: Case) -> str:
@@ -65,6 +67,8 @@ def _leg(case: Case, leg: Leg) -> dict[str, Any]:
     spec = {key: value for key, value in leg.spec.items() if key not in _NOT_OF_THE_CONTRACT}
     if "server" in leg.spec:
         spec["server"] = _server(leg.spec["server"])
+    if "lora" in leg.spec:
+        spec["lora"] = [{"sha256": entry["sha256"], "scale": entry["scale"]} for entry in leg.spec["lora"]]
     if "golden" in leg.spec:
         spec["golden"] = {key: value for key, value in leg.spec["golden"].items() if key != "generator"}
     return {

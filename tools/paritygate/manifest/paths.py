@@ -41,6 +41,12 @@ def _add_leg_paths(found: list[PathValue], pointer: Pointer, leg: Mapping[str, A
     if "folder" in leg:
         # An import may arrive later than its case; what it lacks is reported by the run.
         found.append(PathValue((*pointer, "folder"), leg["folder"], "nothing"))
+    if "cwd" in leg:
+        found.append(PathValue((*pointer, "cwd"), leg["cwd"], "folder"))
+    for index, folder in enumerate(leg.get("pythonpath", ())):
+        found.append(PathValue((*pointer, "pythonpath", index), folder, "folder"))
+    for index, lora in enumerate(leg.get("lora", ())):
+        found.append(PathValue((*pointer, "lora", index, "path"), lora["path"], "file"))
     for index, asset in enumerate(leg.get("assets", ())):
         found.append(PathValue((*pointer, "assets", index, "path"), asset["path"], "nothing"))
     if "golden" in leg and "generator" in leg["golden"]:

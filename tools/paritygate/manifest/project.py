@@ -14,13 +14,15 @@ from paritygate.manifest.loader import load_yaml
 from paritygate.manifest.schemas import check
 
 PROJECT_FILE = "paritygate.yaml"
+_TEXTS = ("artifacts", "buildkite", "goldens", "goldens_url", "test_module")
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
     """A project. ``root`` is absolute and resolved; the other paths are relative to it, with forward slashes.
 
     ``cases`` are the folders searched for ``*.case.yaml``, ``artifacts`` holds run directories, ``buildkite`` the
-    registries and the generated pipelines, ``test_module`` the test that runs the cases.
+    registries and the generated pipelines, ``test_module`` the test that runs the cases, ``goldens`` the promoted
+    goldens, of which those that are missing come from ``goldens_url``.
     """
 
     root: Path
@@ -28,6 +30,8 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: str = "artifacts"
     buildkite: str = ".buildkite"
     test_module: str = "tests/e2e/accuracy/test_accuracy.py"
+    goldens: str = "goldens"
+    goldens_url: str | None = None
 
 
 def find_project(start: Path) -> Project:
@@ -50,7 +54,7 @@ def _read(root: Path, path: Path) -> Project:
     if problems := check(document, "project"):
         raise ManifestError(problems)
     data: Mapping[str, Any] = document.data
-    texts = {key: data[key].rstrip("/") for key in ("artifacts", "buildkite", "test_module") if key in data}
+    texts = {key: data[key].rstrip("/") for key in _TEXTS if key in data}
     if "cases" in data:
         texts["cases"] = tuple(folder.rstrip("/") for folder in data["cases"])
     return Project(root=root, **texts)

@@ -84,6 +84,13 @@ class OutputItem(msgspec.Struct, frozen=True, kw_only=True):
     media: tuple[OutputMedia, ...] = ()
 
 
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether another value of a request key changed the output; ``detail`` says by how much, against a repetition."""
+
+    exercised: bool
+    detail: str
+
+
 class Effective(msgspec.Struct, frozen=True, kw_only=True):
     """What really took effect in a leg, as observed there (``effective.json``).
 
@@ -91,6 +98,8 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
     ``token_ids``: item id -> rows of ids. ``timesteps``, ``sigmas``: as the sampler used them, or None when the
     leg cannot show them. ``initial_latents``: item id -> sha256 of the little-endian float32 bytes.
     ``features``: feature name -> counters that show it ran. ``environment``: versions and paths; never compared.
+    ``effects``: request key -> what another value of it did. ``pending``: stages that could have been shown and are not
+    there yet.
     """
 
     schema_version: int = EFFECTIVE_SCHEMA_VERSION
@@ -101,10 +110,12 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
     initial_latents: dict[str, str] = {}
     features: dict[str, dict[str, int | float | str | bool]] = {}
     environment: dict[str, Any] = {}
+    effects: dict[str, Effect] = {}
+    pending: tuple[str, ...] = ()
 
 
 class LegRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One leg as run. ``failure`` is None, weights, memory, timeout, crash, killed or infrastructure.
+    """One leg as run. ``failure`` is None or one of ``runners.failures.KINDS``.
 
     ``interpreter`` is relative to the project, or a bare file name when it lies outside: records are committed as
     evidence, and a whole path may name a home folder.
@@ -131,21 +142,37 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExactResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of the exact layer: token_ids, timesteps, sigmas, initial_latents or config."""
+    """One item of the exact layer: token_ids, timesteps, sigmas, initial_latents or config.
+
+    ``pending``: an import could still bring it.
+    """
 
     name: str
-    status: Literal["equal", "different", "unreported"]
+    status: Literal["equal", "different", "unreported", "pending"]
     detail: str
 
 
 class ChecklistRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting on both sides. ``note`` is the declared reason, or which leg did not report."""
+    """One setting on both sides. ``note`` is the declared reason, or which leg did not report.
+
+    ``group``: ``source``, ``randomness``, ``numerics`` or ``output``; empty in records of earlier versions.
+    """
 
     field: str
     reference: str
     candidate: str
     verdict: Literal["equal", "declared", "undeclared", "unreported", "declared-but-equal"]
     note: str
+    group: str = ""
+
+
+class EffectResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What an effect probe of one leg found about one request key."""
+
+    leg: str
+    field: str
+    exercised: bool
+    detail: str
 
 
 class MeasurementResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +218,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     measurements: tuple[MeasurementResult, ...] = ()
     bit_identical: bool = False
     feature: Finding | None = None
+    effects: tuple[EffectResult, ...] = ()
 
 
 class BoundResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,7 +238,11 @@ class BoundResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is worth. ``scope`` says in words what a pass speaks for; ``gate`` where the bounds came from."""
+    """What a run is worth. ``scope`` says in words what a pass speaks for; ``gate`` where the bounds came from.
+
+    ``failure_class``: empty unless the run is red; else why, as one of ``infrastructure``, ``weights``, ``memory``,
+    ``timeout``, ``backend``, ``golden``, ``crash``, ``killed``, ``structure`` or ``accuracy``.
+    """
 
     status: Status
     reasons: tuple[Finding, ...]
@@ -218,6 +250,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     gate: str
     gate_status: Literal["accepted", "proposed", "none"]
     bounds: tuple[BoundResult, ...] = ()
+    failure_class: str = ""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

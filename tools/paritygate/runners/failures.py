@@ -18,7 +18,7 @@ from paritygate.records.redact import redact
 
 FAILURE_NAME = "failure.json"
 #: Every class of failure. Sorted.
-KINDS = ("crash", "infrastructure", "killed", "memory", "timeout", "weights")
+KINDS = ("backend", "crash", "golden", "infrastructure", "killed", "memory", "timeout", "weights")
 
 _LOG_BYTES = 1 << 20
 _LINE_CHARACTERS = 400

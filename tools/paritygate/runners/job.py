@@ -16,7 +16,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     ``latents`` is a ``.npy`` of float32 ``(items, channels, height, width)`` in suite order, the same file for
     every leg, or None when each leg draws its own from the seed of the item. ``device`` is where the case runs
-    (``cpu``, ``cuda``), for a leg whose ``spec`` does not say.
+    (``cpu``, ``cuda``), for a leg whose ``spec`` does not say. ``python`` is the leg's interpreter, for runners whose
+    worker does not run in it. ``golden`` is the local folder of the promoted golden that the leg reads, found and
+    verified by preflight.
     """
 
     case: str
@@ -36,6 +38,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Item, ...]
     latents: str | None
     device: str
+    task: str = ""
+    python: str = ""
+    golden: str | None = None
 
     @property
     def latents_path(self) -> Path | None:
@@ -116,3 +121,9 @@ class Writer(Protocol):
 
     def environment(self, name: str, value: Any) -> None:
         """A version or path worth keeping; never compared."""
+
+    def effect(self, field: str, *, exercised: bool, detail: str) -> None:
+        """Whether another value of a request key changed the output, and by how much."""
+
+    def pending(self, *stages: str) -> None:
+        """Stages that this leg could have shown and does not yet."""

@@ -29,6 +29,7 @@ from paritygate.records.store import write_text_atomic
 from paritygate.runners.failures import FAILURE_NAME, KINDS, Failure, classify_exit, shorten
 from paritygate.runners.job import Job, Outputs
 from paritygate.runners.process import MAX_LOG_BYTES, Outcome, run_process
+from paritygate.runners.table import find_runner
 
 _T = TypeVar("_T")
 
@@ -73,6 +74,7 @@ def run_leg(
     model_dir: Path | None,
     latents: Latents | None,
     device: str = "cpu",
+    golden: Path | None = None,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> LegRecord:
     """Run one leg in a process of its own and return what came of it; a broken leg is data, not an exception.
@@ -85,6 +87,7 @@ def run_leg(
         model_dir: where the weights are, as preflight found them.
         latents: the shared latents, when the case has them.
         device: where the case runs, for a leg that does not say.
+        golden: the local folder of the golden that this leg reads.
         progress: called with the number of suite items stored so far.
 
     Raises:
@@ -92,9 +95,18 @@ def run_leg(
         ArtifactError: when the leg's folder cannot be made.
     """
     directory = _leg_folder(run_dir, leg)
-    job = build_job(case, leg, items=items, directory=directory, model_dir=model_dir, latents=latents, device=device)
+    job = build_job(
+        case,
+        leg,
+        items=items,
+        directory=directory,
+        model_dir=model_dir,
+        latents=latents,
+        device=device,
+        golden=golden,
+    )
     write_text_atomic(directory / JOB_NAME, dumps(job))
-    command = [interpreter(case, leg), "-m", "paritygate.runners.worker", str(directory / JOB_NAME)]
+    command = [worker_interpreter(case, leg), "-m", "paritygate.runners.worker", str(directory / JOB_NAME)]
 
     def tick() -> None:
         if not (directory / OUTPUTS_FOLDER).is_symlink():
@@ -125,6 +137,7 @@ def build_job(
     model_dir: Path | None,
     latents: Latents | None,
     device: str = "cpu",
+    golden: Path | None = None,
 ) -> Job:
     """What the worker of a leg is told: the request and its own settings, nothing about the other leg or a bound."""
     return Job(
@@ -145,7 +158,15 @@ def build_job(
         items=items,
         latents=str(latents.path) if latents else None,
         device=device,
+        task=case.task,
+        python=interpreter(case, leg),
+        golden=str(golden) if golden else None,
     )
+
+
+def worker_interpreter(case: Case, leg: Leg) -> str:
+    """The Python in which the leg's worker runs: the leg's own, or ours where the runner only starts something."""
+    return interpreter(case, leg) if find_runner(leg.runner).in_leg_python else sys.executable
 
 
 def interpreter(case: Case, leg: Leg) -> str:

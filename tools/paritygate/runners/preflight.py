@@ -161,9 +161,10 @@ def _ability_problems(case: Case, legs: tuple[Leg, ...]) -> Iterator[PreflightPr
                 f"the runner {leg.runner!r} cannot give {case.output.kind} in this version, only {', '.join(kinds)}"
             )
             yield PreflightProblem(code="output", message=message, fix=f"{fix}, or use an adapter", leg=leg.name)
-        if case.inputs and leg.runner in RUNNERS and not RUNNERS[leg.runner].takes_inputs:
-            message = f"the runner {leg.runner!r} cannot take request.inputs in this version"
-            yield PreflightProblem(code="runner", message=message, fix=f"{fix}, or use an adapter", leg=leg.name)
+        if case.initial_latents == "shared" and leg.runner in RUNNERS and not RUNNERS[leg.runner].takes_latents:
+            message = f"the runner {leg.runner!r} cannot hand shared initial latents to the model"
+            fix = "write initial_latents: seeded"
+            yield PreflightProblem(code="latents", message=message, fix=fix, leg=leg.name)
 
 
 def _extra_problems(case: Case) -> Iterator[PreflightProblem]:

@@ -21,7 +21,8 @@ class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
     """``preflight.json``. ``profile`` is None when this machine is none that the case allows.
 
     ``notes`` are things that could not be checked. ``weights_verified``: whether the digest of the weights was computed
-    and is the declared one. ``interpreters``: leg -> what its Python has installed.
+    and is the declared one. ``interpreters``: leg -> what its Python has installed. ``goldens``: leg -> local
+    folder of the verified golden that it reads.
     """
 
     case: str
@@ -31,6 +32,7 @@ class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
     model_dir: str
     profile: DeviceProfile | None
     interpreters: dict[str, dict[str, str | None]]
+    goldens: dict[str, str] = {}
 
     @property
     def hardware_missing(self) -> bool:

@@ -15,36 +15,53 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     """One way to produce a leg's output.
 
     ``module`` defines ``run(job, writer)`` and is imported only in the worker. ``distributions`` must be
-    installed in the leg's interpreter; ``extra`` is the part of this package that brings them. ``takes_inputs``:
-    whether it can hand conditioning media to the model. ``kinds``: the kinds of output that it can store.
+    installed in the worker's interpreter; ``extra`` is the part of this package that brings them. ``in_leg_python``:
+    whether the worker itself runs in the leg's Python; where it does not, it runs in ours, and the leg's Python is
+    what the runner starts. ``takes_latents``: whether shared initial latents reach the model. ``kinds``: the kinds of
+    output that it can store.
     """
 
     module: str
     distributions: tuple[str, ...]
     extra: str
-    takes_inputs: bool
+    in_leg_python: bool
+    takes_latents: bool = True
     kinds: tuple[OutputKind, ...]
 
 
 #: What every worker needs, whatever it runs.
 WORKER_DISTRIBUTIONS = ("msgspec", "numpy", "pillow", "psutil")
+_ALL_KINDS: tuple[OutputKind, ...] = get_args(OutputKind)
 
-#: Runner name -> facts. Sorted. Names the schema knows beyond these cannot run in this version.
+#: Runner name -> facts. Sorted.
 RUNNERS = MappingProxyType(
     {
+        "command": Runner(
+            module="paritygate.runners.command", distributions=(), extra="run", in_leg_python=False, kinds=_ALL_KINDS
+        ),
         "diffusers": Runner(
             module="paritygate.runners.diffusers",
             distributions=("diffusers", "safetensors", "torch", "transformers"),
             extra="diffusers",
-            takes_inputs=False,
-            kinds=("images",),
+            in_leg_python=True,
+            kinds=("images", "video", "audio", "video_audio"),
+        ),
+        "golden": Runner(
+            module="paritygate.runners.golden", distributions=(), extra="run", in_leg_python=False, kinds=_ALL_KINDS
+        ),
+        "import": Runner(
+            module="paritygate.runners.imported", distributions=(), extra="run", in_leg_python=False, kinds=_ALL_KINDS
+        ),
+        "openai": Runner(
+            module="paritygate.runners.openai",
+            distributions=("urllib3",),
+            extra="http",
+            in_leg_python=False,
+            takes_latents=False,
+            kinds=("images", "video", "video_audio"),
         ),
         "python": Runner(
-            module="paritygate.runners.python",
-            distributions=(),
-            extra="run",
-            takes_inputs=True,
-            kinds=get_args(OutputKind),
+            module="paritygate.runners.python", distributions=(), extra="run", in_leg_python=True, kinds=_ALL_KINDS
         ),
     }
 )

@@ -25,6 +25,7 @@ from paritygate.records.model import (
     EFFECTIVE_NAME,
     OUTPUTS_FOLDER,
     OUTPUTS_NAME,
+    Effect,
     Effective,
     OutputFile,
     OutputItem,
@@ -57,7 +58,9 @@ class LegWriter:
         self._order = {item.id: number for number, item in enumerate(job.items)}
         self._files: dict[str, dict[int, OutputFile]] = {}
         self._media: dict[str, dict[str, dict[int, OutputMedia]]] = {"video": {}, "audio": {}, "tensors": {}}
-        self._effective = Effective(settings={}, token_ids={}, initial_latents={}, features={}, environment={})
+        self._effective = Effective(
+            settings={}, token_ids={}, initial_latents={}, features={}, environment={}, effects={}
+        )
         self._complete = False
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -172,6 +175,17 @@ class LegWriter:
         dumps(plain)  # here, where the caller's line shows, and not when the file is written
         with self._change():
             self._effective.environment[name] = plain
+
+    def effect(self, field: str, *, exercised: bool, detail: str) -> None:
+        """Whether another value of a request key changed the output; ``detail`` says by how much."""
+        with self._change():
+            self._effective.effects[field] = Effect(exercised=exercised, detail=redact(detail))
+
+    def pending(self, *stages: str) -> None:
+        """Stages that could have been shown and are not there yet."""
+        with self._change():
+            listed = tuple(dict.fromkeys((*self._effective.pending, *stages)))
+            self._effective = msgspec.structs.replace(self._effective, pending=listed)
 
     def finish(self, *, complete: bool) -> None:
         """Write both lists; ``complete`` says that the runner has returned, without it the leg counts as broken.

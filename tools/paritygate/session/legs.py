@@ -60,6 +60,7 @@ def run_one(
     model_dir: Path,
     latents: Latents | None,
     setting: Setting,
+    golden: Path | None = None,
     watch: Watcher,
 ) -> LegRun:
     """Run one leg and write its ``leg.json``, which holds the contract as it was when this leg started.
@@ -87,6 +88,7 @@ def run_one(
         model_dir=model_dir,
         latents=latents,
         device=DEVICES.get(setting.profile.platform, setting.profile.platform),
+        golden=golden,
         progress=progress,
     )
     run = LegRun(

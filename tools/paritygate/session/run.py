@@ -239,5 +239,6 @@ def _run_leg(run: Run, name: str, report: PreflightReport, latents: Latents | No
         model_dir=Path(report.model_dir),
         latents=latents,
         setting=run.setting,
+        golden=Path(report.goldens[name]) if name in report.goldens else None,
         watch=watch,
     )
