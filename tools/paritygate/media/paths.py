@@ -54,7 +54,7 @@ def read_contained(root: Path, relative: str) -> bytes:
             leg's), and ``kind="size"`` above ``MAX_BYTES``, ``MAX_OTHER_BYTES``.
     """
     limit = MAX_BYTES.get(PurePosixPath(relative).suffix, MAX_OTHER_BYTES)
-    with _opened(root, relative) as stream:
+    with open_contained(root, relative) as stream:
         if os.fstat(stream.fileno()).st_nlink > 1:
             raise MediaError(
                 f"{relative} has more than one name (hard link); outputs are files of their own", kind="path"
@@ -72,13 +72,18 @@ def read_tail(root: Path, relative: str, *, limit: int) -> bytes:
     Raises:
         MediaError: as ``contained``.
     """
-    with _opened(root, relative) as stream:
+    with open_contained(root, relative) as stream:
         stream.seek(max(0, os.fstat(stream.fileno()).st_size - limit))
         return stream.read(limit)
 
 
 @contextlib.contextmanager
-def _opened(root: Path, relative: str) -> Iterator[BinaryIO]:
+def open_contained(root: Path, relative: str) -> Iterator[BinaryIO]:
+    """``contained(root, relative)``, open for reading.
+
+    Raises:
+        MediaError: as ``contained``.
+    """
     path = contained(root, relative)
     try:
         # The file may be exchanged for a link or a pipe between the check and the opening.
