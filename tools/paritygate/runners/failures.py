@@ -149,7 +149,7 @@ def _is_network_failure(error: BaseException, *, is_hub: bool) -> bool:
     if getattr(response, "status_code", None) not in _RETRYABLE_STATUS:
         return False
     host = _host(error, response)
-    return _is_public(host) if host else is_hub
+    return is_public(host) if host else is_hub
 
 
 def _host(error: BaseException, response: object) -> str:
@@ -163,8 +163,8 @@ def _host(error: BaseException, response: object) -> str:
     return ""
 
 
-def _is_public(host: str) -> bool:
-    """Whether a host is neither this machine nor one of a private network."""
+def is_public(host: str) -> bool:
+    """Whether a host, a name or an address, is neither this machine nor one of a private network."""
     try:
         return ipaddress.ip_address(host).is_global
     except ValueError:

@@ -107,6 +107,9 @@ class Writer(Protocol):
     def initial_latents(self, item_id: str, latents: Any) -> None:
         """Digest the float32 latents ``(channels, height, width)`` that entered the first step."""
 
+    def initial_latents_digest(self, item_id: str, digest: str) -> None:
+        """The digest of those latents, from whoever sampled from them: ``sha256:`` of little-endian float32 bytes."""
+
     def schedule(self, *, timesteps: list[int | float], sigmas: list[float] | None) -> None:
         """Timesteps and noise levels as the sampler used them, first step first."""
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from paritygate.errors import ArtifactError
+from paritygate.errors import ArtifactError, printable
 from paritygate.media.images import encode_png
 from paritygate.media.levels import to_stored
 from paritygate.records.canonical import sha256_bytes
@@ -39,6 +39,7 @@ from paritygate.runners.media_files import checked_pixels, store_audio, store_te
 
 _T = TypeVar("_T")
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Both lists are written whole, so writing them on every call would cost the square of the suite.
 _SAVE_INTERVAL_S = 1.0
@@ -133,6 +134,13 @@ class LegWriter:
             ValueError: for another dtype; converting is the caller's decision.
         """
         digest = latents_digest(np.asarray(latents))
+        with self._change():
+            self._effective.initial_latents[item_id] = digest
+
+    def initial_latents_digest(self, item_id: str, digest: str) -> None:
+        """``latents_digest`` as the engine that sampled from them computed it; another text is a ``ValueError``."""
+        if not _DIGEST.fullmatch(digest):
+            raise ValueError(f"{printable(digest[:80])!r} is no digest; expected sha256: and 64 hexadecimal digits")
         with self._change():
             self._effective.initial_latents[item_id] = digest
 
