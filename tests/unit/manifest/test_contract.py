@@ -205,7 +205,10 @@ def _with_version(spec: specs.Spec, version: int) -> specs.Spec:
 
 
 def test_the_port_of_a_server_is_not_part_of_it(contract_of: Callable[..., str]) -> None:
-    leg = "candidate: {{runner: openai, endpoint: images/generations, server: [serve, '{{model}}', {port}, --omni]}}\n"
+    leg = (
+        "candidate: {{runner: openai, endpoint: images/generations, url: 'http://127.0.0.1:8000', "
+        "server: [serve, '{{model}}', {port}, --omni]}}\n"
+    )
     texts = {contract_of(leg.format(port=port)) for port in ("--port, '8000'", "--port, '{port}'", "--port=1")}
     assert len(texts) == 1
     assert contract_of(leg.format(port="--sport, '1'")) not in texts
@@ -220,7 +223,8 @@ def test_variants_have_contracts_of_their_own(add_case: Add, load: Load) -> None
 def test_representation_and_background_are_part_of_it_where_they_are_given(contract_of: Callable[..., str]) -> None:
     clip = "task: t2v\noutput: {{kind: video, frames: 8, fps: 8{more}}}\n"
     layer = "output: {{mode: RGBA, alpha: straight{more}}}\n"
-    texts = [clip.format(more=more) for more in ("", ", representation: encoded")]
+    encoded = ", representation: encoded}\nreference: {encode: {container: mp4, codec: libx264, pixel_format: yuv420p}"
+    texts = [clip.format(more=more) for more in ("", encoded)]
     texts += [layer.format(more=f", composite: '{colour}'" if colour else "") for colour in ("", "#000000", "#000001")]
     assert differing(contract_of, texts)
 

@@ -23,7 +23,7 @@ _NOUNS = {
 }
 _PLAIN = re.compile(r"[\w@-]+\Z")
 #: A longer list of names helps nobody.
-_MOST_NAMES = 20
+_MOST_NAMES = 30
 _Describer: TypeAlias = Callable[[Located, Mapping[str, Any], Pointer, Any], Iterable[Problem]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paritygate.manifest.rules import ci, comparison, gate, metrics, request
+from paritygate.manifest.rules import ci, comparison, gate, legs, metrics, request
 from paritygate.manifest.rules.context import CaseRule, GateRule
 
 #: Checks of one resolved case. Sorted by name.
@@ -15,6 +15,9 @@ CASE_RULES: tuple[CaseRule, ...] = (
     CaseRule("cosine-alone", "where cosine is measured, so is a magnitude", metrics.cosine_alone),
     CaseRule("duplicate-difference", "a difference is declared once", comparison.duplicate_difference),
     CaseRule("duplicate-measurement", "measurement ids differ", comparison.duplicate_measurement),
+    CaseRule("encode", "a diffusers leg of an encoded output says how it encodes", legs.encode),
+    CaseRule("endpoint", "an endpoint answers the task of the case", legs.endpoint),
+    CaseRule("fields", "what is sent and probed is a key of the request", legs.fields),
     CaseRule("files", "inputs, adapters, prompt files and shipped models are there", request.files),
     CaseRule("float-pixels", "float pixels are those of images and raw clips", metrics.float_pixels),
     CaseRule("golden-leg", "the claim golden-regression has a golden leg", comparison.golden_leg),
@@ -34,6 +37,7 @@ CASE_RULES: tuple[CaseRule, ...] = (
     CaseRule("path", "every path stays in the project", request.paths),
     CaseRule("prompt", "a task that starts from words has a prompt", request.prompt),
     CaseRule("seed", "every request has a seed; derived ones count from request.seed", request.seed),
+    CaseRule("server-port", "a server that is started is told its port", legs.server_port),
     CaseRule("setup", "setup lines are whole commands", ci.setup),
     CaseRule("sources", "@names are in sources.yml, and paths lead to something", ci.sources),
     CaseRule("step-key", "the node id does not read as a UUID", ci.step_key),
