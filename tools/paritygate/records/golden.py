@@ -34,6 +34,13 @@ class GoldenItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     request: dict[str, Any]
 
 
+class GoldenInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One conditioning file of every request, in order."""
+
+    role: str
+    sha256: Digest
+
+
 class GoldenModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The weights behind the golden. ``verified``: their digest was checked against the revision when it was made."""
 
@@ -87,7 +94,7 @@ class Golden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model: GoldenModel
     items: tuple[GoldenItem, ...]
     output: dict[str, Any]
-    inputs: dict[str, str]
+    inputs: tuple[GoldenInput, ...]
     reference: GoldenReference
     settings: dict[str, str | int | float | bool | None]
     environment: dict[str, Any]
