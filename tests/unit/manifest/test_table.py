@@ -55,7 +55,7 @@ def test_a_schema_is_valid_json_schema_2020_12_with_titles_and_no_open_mapping_b
     for where, node in _objects(schema, ""):
         name = where.rpartition("/")[2]
         is_closed = "additionalProperties" in node or "$ref" in node
-        # A leg is closed by the schema of its runner, torch.compile by itself, the other two in the branch for mappings.
+        # A leg is closed by the schema of its runner, torch.compile by itself, the others in the branch for mappings.
         is_closed_elsewhere = where.endswith(
             ("$defs/leg", "/initial_latents", "/dtype", "/compile/additionalProperties")
         )
