@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paritygate.manifest.case import Case, Ci, Coverage, Item, Leg, Measure, Model, Output
-from paritygate.runners.leg import run_leg
+from paritygate.runners.leg import build_job, run_leg
 
 IMAGE = "import numpy as np\nGREY = np.full((4, 4, 3), 0.5, np.float32)\n"
 
@@ -76,3 +76,16 @@ def bad_leg(tmp_path):
 def make_a_leg():
     """Builds a leg, with changes."""
     return make_leg
+
+
+@pytest.fixture
+def make_job(tmp_path):
+    """Builds the job of a leg, with changes to the leg."""
+
+    def build(**changes):
+        leg = make_leg(**changes)
+        return build_job(
+            make_case(tmp_path, leg), leg, items=ITEMS, directory=tmp_path / "run", model_dir=None, latents=None
+        )
+
+    return build

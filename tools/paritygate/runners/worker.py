@@ -64,12 +64,14 @@ def main(argv: list[str]) -> int:
         with contextlib.suppress(ValueError, OSError):
             traceback.print_exc()
         failure = classify(error, model_dir=job.model_dir)
-    return _finish(writer, failure)
+    return _finish(writer, failure, in_leg_python=find_runner(job.runner).in_leg_python)
 
 
-def _finish(writer: LegWriter, failure: Failure | None) -> int:
+def _finish(writer: LegWriter, failure: Failure | None, *, in_leg_python: bool) -> int:
+    own = environment()
     try:
-        for name, value in environment().items():
+        # Where the leg is another process, these are not its versions: that may tell its own under the same names.
+        for name, value in own.items() if in_leg_python else [("worker", own)]:
             writer.environment(name, value)
         if failure is not None:
             write_text_atomic(writer.directory / FAILURE_NAME, dumps(failure))

@@ -145,7 +145,7 @@ class LegWriter:
             self._effective.initial_latents[item_id] = digest
 
     def schedule(self, *, timesteps: list[int | float], sigmas: list[float] | None) -> None:
-        """Timesteps and noise levels as the sampler used them, first step first.
+        """Timesteps and noise levels as the sampler used them, first step first; no timesteps are not shown ones.
 
         Raises:
             ValueError: when they differ from what an earlier item used: one run has one schedule.
@@ -156,7 +156,7 @@ class LegWriter:
         if before.timesteps is not None and (before.timesteps, before.sigmas) != (steps, levels):
             raise ValueError(f"the schedule changed between items, from {before.timesteps} to {steps}")
         with self._change():
-            self._effective = msgspec.structs.replace(before, timesteps=steps, sigmas=levels)
+            self._effective = msgspec.structs.replace(before, timesteps=steps or None, sigmas=levels)
 
     def setting(self, name: str, value: str | int | float | bool | None) -> None:
         """One effective setting under a dotted name.
