@@ -19,7 +19,7 @@ from paritygate.records.model import unit_suffix
 from paritygate.session.provenance import in_ci
 
 if TYPE_CHECKING:
-    from paritygate.records.model import BoundResult, LegRecord, MeasurementResult, RunRecord
+    from paritygate.records.model import LegRecord, MeasurementResult, RunRecord
 
 #: Worst first: over several cases the worst code decides, and 75 only when nothing else is red.
 WORST_FIRST = (
@@ -57,6 +57,19 @@ def command(
       4   a leg broke, or the run directory cannot be written any more
       70  a bug of paritygate
       75  nothing but infrastructure
+
+    \b
+    A red verdict names its class of failure, and the class decides the exit code:
+      infrastructure  75  hub, network or a lost agent, in every leg that broke
+      weights          4  a file of the model is missing or unreadable
+      memory           4  out of memory
+      timeout          4  still running after timeout_s
+      backend          4  a kernel or backend is not there, or another one took its place
+      golden           4  a golden is missing or altered
+      crash            4  any other error of a leg
+      killed           4  a signal ended the leg, and nothing says why
+      structure        1  the outputs cannot be compared, or do not show what they claim (invalid)
+      accuracy         1  something that must hold does not (failed)
     """  # noqa: D301 - click reads the backspace
     opened = open_project(artifacts)
     cases = [case for name in dict.fromkeys(names) for case in opened.cases(name)]
@@ -155,6 +168,7 @@ def _run_result(case: Case, record: RunRecord, opened: Opened) -> tuple[dict[str
         "case": record.case,
         "run_id": record.run_id,
         "status": verdict.status.value,
+        "failure_class": verdict.failure_class,
         "exit_code": int(exit_code(record, in_ci=in_ci(), allow_provisional=allowed)),
         "reasons": [{"code": reason.code, "message": reason.message} for reason in verdict.reasons],
         "measurements": {entry.id: _plain(entry.value) for entry in record.comparison.measurements},
@@ -167,15 +181,17 @@ def _run_result(case: Case, record: RunRecord, opened: Opened) -> tuple[dict[str
 
 
 def _lines(record: RunRecord, case: Case, shown: Path) -> Iterator[str]:
-    from paritygate.session.advice import next_step  # noqa: PLC0415
+    from paritygate.session.advice import bound_line, next_step  # noqa: PLC0415
 
+    if record.verdict.failure_class:
+        yield f"class: {record.verdict.failure_class}"
     for reason in record.verdict.reasons:
         message = reason.message
         for leg in record.legs:
             # A path that opens from here: in the record it starts at the run directory.
             message = message.replace(f"log: {leg.log}", f"log: {shown / leg.log}")
         yield f"{reason.code}: {message}"
-    yield from map(_bound_line, record.verdict.bounds)
+    yield from map(bound_line, record.verdict.bounds)
     bounded = {bound.measurement for bound in record.verdict.bounds}
     yield from (_measured_line(entry) for entry in record.comparison.measurements if entry.id not in bounded)
     if step := next_step(record, case):
@@ -183,11 +199,6 @@ def _lines(record: RunRecord, case: Case, shown: Path) -> Iterator[str]:
     if again := record.environment.get("judged_again"):
         yield f"judged again; kept: {', '.join(again['earlier'])}"
     yield f"scope: {record.verdict.scope}"
-
-
-def _bound_line(bound: BoundResult) -> str:
-    state = "met   " if bound.satisfied else "missed"
-    return f"{state} {bound.measurement} = {bound.value:.6g} ({bound.words}, headroom {bound.headroom:.6g})"
 
 
 def _measured_line(entry: MeasurementResult) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from paritygate.compare.groups import group_of
 from paritygate.manifest.case import Difference
 from paritygate.records.model import ChecklistRow, Effective
 
@@ -58,6 +59,16 @@ def misspelt_fields(rows: tuple[ChecklistRow, ...], differences: tuple[Differenc
     return {meant: field for field in fields if (meant := _meant(field, known))}
 
 
+def idle_differences(rows: tuple[ChecklistRow, ...], differences: tuple[Difference, ...]) -> tuple[str, ...]:
+    """Declared fields whose settings are all equal on both sides: a difference that the legs do not have."""
+    idle = []
+    for difference in differences:
+        verdicts = {row.verdict for row in rows if covers(difference.field, row.field)}
+        if verdicts == {"declared-but-equal"}:
+            idle.append(difference.field)
+    return tuple(idle)
+
+
 def declared_reason(name: str, differences: tuple[Difference, ...]) -> str | None:
     """Why the setting may differ, by the most specific declaration; None when nothing was declared."""
     matching = [difference for difference in differences if covers(difference.field, name)]
@@ -99,18 +110,18 @@ def _absent_row(field: str, known: set[str], reason: str | None) -> ChecklistRow
     meant = _meant(field, known)
     note = "no leg reports such a setting" + (f"; did you mean {meant}?" if meant else "")
     note += f"; declared: {reason}" if reason else ""
-    return ChecklistRow(field=field, reference="", candidate="", verdict="unreported", note=note)
+    return ChecklistRow(field=field, reference="", candidate="", verdict="unreported", note=note, group=group_of(field))
 
 
 def _row(name: str, left: dict[str, Any], right: dict[str, Any], differences: tuple[Difference, ...]) -> ChecklistRow:
-    reason = declared_reason(name, differences)
+    reason, group = declared_reason(name, differences), group_of(name)
     lacking = [leg for leg, side in (("reference", left), ("candidate", right)) if name not in side]
     values = {
         leg: shown(side[name]) if name in side else "" for leg, side in (("reference", left), ("candidate", right))
     }
     if lacking:
         note = f"not reported by the {' and the '.join(lacking)} leg" + (f"; declared: {reason}" if reason else "")
-        return ChecklistRow(field=name, **values, verdict="unreported", note=note)
+        return ChecklistRow(field=name, **values, verdict="unreported", note=note, group=group)
     same = same_value(left[name], right[name])
     verdict = _VERDICTS[same, reason is not None]
-    return ChecklistRow(field=name, **values, verdict=verdict, note=reason or "")
+    return ChecklistRow(field=name, **values, verdict=verdict, note=reason or "", group=group)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from paritygate.compare.checklist import checklist
+from paritygate.compare.effects import effect_results
 from paritygate.compare.exact import Context, compare_exact
 from paritygate.compare.feature import feature_evidence
 from paritygate.compare.measure import Values, results
@@ -67,6 +68,7 @@ def compare_legs(
         measurements=() if invalid else results(case.measure.output, measured),
         bit_identical=bit_identical,
         feature=feature_evidence(case, candidate, bit_identical=bit_identical),
+        effects=effect_results((reference, candidate)),
     )
 
 

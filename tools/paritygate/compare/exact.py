@@ -7,14 +7,14 @@ timesteps that are floats, have a tolerance, because two correct programs round 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from paritygate.compare.checklist import counted, declared_reason, listing, same_value, shown
 from paritygate.manifest.case import Difference
-from paritygate.records.model import Effective, ExactResult
+from paritygate.records.model import Effective, ExactResult, LegRecord
 
 #: Two floats of a schedule are equal when they differ by no more than ``ROUNDING`` of the larger, sigmas by
 #: ``SIGMA_ABSOLUTE`` more. A sigma comes from a product of up to 1,000 float32 factors (rounding grows to about 2^-17
@@ -23,8 +23,10 @@ from paritygate.records.model import Effective, ExactResult
 #: than 1e-3.
 ROUNDING = 2.0**-16
 SIGMA_ABSOLUTE = 2.0**-17
+#: What it means for the output layer that the initial latents are different.
+OTHER_NOISE = "the legs started from different noise, so no measure of their pixels says anything about accuracy"
 
-_Status = Literal["equal", "different", "unreported"]
+_Status = Literal["equal", "different", "unreported", "pending"]
 _Sides = tuple[Effective, Effective]
 
 
@@ -49,8 +51,30 @@ def compare_exact(
     results = []
     for name in names:
         status, detail = EXACT[name](sides, context)
+        if status == "unreported" and (legs := _pending_in(name, sides)):
+            status, detail = "pending", f"still to come from the {' and the '.join(legs)} leg: {detail}"
         results.append(ExactResult(name=name, status=status, detail=detail))
     return tuple(results)
+
+
+def pending_stages(exact: Iterable[ExactResult], legs: Iterable[LegRecord]) -> tuple[str, ...]:
+    """What legs said is still to come, whether an exact item or another stage, and did not come all the same."""
+    come = {entry.name for entry in exact if entry.status in ("equal", "different")}
+    stages = (stage for leg in legs if leg.effective for stage in leg.effective.pending)
+    return tuple(dict.fromkeys(stage for stage in stages if stage not in come))
+
+
+def _pending_in(name: str, sides: _Sides) -> list[str]:
+    """The legs that could still show an item; none when another one shows nothing of it, so that waiting is vain."""
+    by_leg = dict(zip(("reference", "candidate"), sides, strict=True))
+    pending = [leg for leg, side in by_leg.items() if name in side.pending]
+    return pending if all(leg in pending or _shows(name, side) for leg, side in by_leg.items()) else []
+
+
+def _shows(name: str, side: Effective) -> bool:
+    if name == "config":
+        return any(setting.startswith("config.") for setting in side.settings)
+    return bool(getattr(side, name))
 
 
 def _token_ids(sides: _Sides, context: Context) -> tuple[_Status, str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paritygate.compare.checklist import covers, misspelt_fields
+from paritygate.compare.exact import OTHER_NOISE
 from paritygate.compare.feature import NOT_EXERCISED
 from paritygate.errors import Problem
 from paritygate.gates.files import Bound, Gate, GateProfile, device_words
@@ -31,6 +32,13 @@ from paritygate.records.model import (
 #: Of one kind of reason, this many are spelled out.
 SPELLED_OUT = 3
 _ORDER = list(Status)
+#: Status of an exact item that nobody could compare -> what that means for a gate that was selected with it.
+_NOT_SHOWN = {
+    "pending": "is pending now: deliver it (in outputs/effective.json of the import), and run again",
+    "unreported": "is not shown now",
+}
+#: Verdict -> class of failure, where no leg's own failure says it.
+_FAILURE_CLASSES = {Status.ERROR: "crash", Status.INVALID: "structure", Status.FAILED: "accuracy"}
 
 
 @dataclass(frozen=True)
@@ -73,22 +81,33 @@ def judge(
         reasons += [*_exact_reasons(comparison, matched), *_latents_reasons(comparison, case)]
         reasons += _checklist_reasons(comparison, case, in_ci=in_ci)
         reasons += [*gate_reasons, *_evidence_reasons(gate, matched, evidence), *_limits(case, purpose)]
-    bounds: tuple[BoundResult, ...] = ()
     # Without comparable outputs there is nothing to hold against a bound.
-    if matched and not any(reason.status in (Status.ERROR, Status.INVALID) for reason in reasons):
-        bounds = tuple(apply_bound(bound, comparison) for bound in matched.bounds)
-        reasons += _bound_reasons(bounds, comparison)
+    comparable = not any(reason.status in (Status.ERROR, Status.INVALID) for reason in reasons)
+    bounds = tuple(apply_bound(bound, comparison) for bound in (matched.bounds if matched and comparable else ()))
+    reasons += _bound_reasons(bounds, comparison)
     status, findings = _settle(reasons, bounds)
+    scope = scope_text(
+        comparison, case, legs=legs, profile=profile, gate=matched, verified=weights_verified, purpose=purpose
+    )
     return Verdict(
         status=status,
         reasons=findings,
-        scope=scope_text(
-            comparison, case, legs=legs, profile=profile, gate=matched, verified=weights_verified, purpose=purpose
-        ),
+        scope=scope,
         gate=_describe(gate, matched),
         gate_status=matched.status if matched else "none",
         bounds=bounds,
+        failure_class=failure_class(status, legs),
     )
+
+
+def failure_class(status: Status, legs: tuple[LegRecord, ...]) -> str:
+    """Why a red run is red, in one word of ``Verdict.failure_class``; empty for the other verdicts.
+
+    Of several broken legs the first counts that broke for another reason than infrastructure, which no retry mends.
+    """
+    kinds = [leg.failure for leg in legs if leg.failure is not None] if status is Status.ERROR else []
+    own = [kind for kind in kinds if kind != "infrastructure"]
+    return next(iter([*own, *kinds]), _FAILURE_CLASSES.get(status, ""))
 
 
 def _resolve(
@@ -170,6 +189,10 @@ def _comparison_reasons(comparison: Comparison) -> Iterator[_Reason]:
         yield _Reason(Status.ERROR if nothing else Status.INVALID, finding)
     if comparison.feature is not None and comparison.feature.code == NOT_EXERCISED:
         yield _Reason(Status.INVALID, comparison.feature)
+    for effect in comparison.effects:
+        if not effect.exercised:
+            message = f"the {effect.leg} ignores {effect.field}: another value changed nothing ({effect.detail})"
+            yield _reason(Status.INVALID, "not-exercised", message)
     for entry in comparison.measurements:
         if entry.problem:
             yield _reason(Status.FAILED, "not-computed", f"{entry.id} could not be computed: {entry.problem}")
@@ -179,17 +202,19 @@ def _exact_reasons(comparison: Comparison, matched: GateProfile | None) -> Itera
     status = {entry.name: entry.status for entry in comparison.exact}
     for entry in comparison.exact:
         if entry.status == "different":
-            yield _reason(Status.FAILED, "exact-different", f"{entry.name} differ: {entry.detail}")
+            what = f"{entry.name} differ: {entry.detail}"
+            if entry.name == "initial_latents" and comparison.measurements:
+                what += f"; {OTHER_NOISE}"
+            yield _reason(Status.FAILED, "exact-different", what)
     for name in matched.exact if matched else ():
-        if status.get(name, "unreported") == "unreported":
-            message = f"{name} was shown when the gate was selected and is not shown now"
-            yield _reason(Status.INVALID, "exact-missing", message)
+        if (tail := _NOT_SHOWN.get(status.get(name, "unreported"))) is not None:
+            yield _reason(Status.INVALID, "exact-missing", f"{name} was shown when the gate was selected and {tail}")
 
 
 def _latents_reasons(comparison: Comparison, case: Case) -> Iterator[_Reason]:
     if case.initial_latents != "shared":
         return
-    shown = {entry.name for entry in comparison.exact if entry.status != "unreported"}
+    shown = {entry.name for entry in comparison.exact if entry.status not in _NOT_SHOWN}
     if "initial_latents" not in shown:
         message = "the noise is declared as shared, and not every leg shows that it started from it (initial_latents)"
         yield _reason(Status.PROVISIONAL, "latents-unshown", message)

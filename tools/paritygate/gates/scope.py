@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from paritygate.compare.checklist import counted, listing
+from paritygate.compare.checklist import counted, idle_differences, listing
+from paritygate.compare.exact import pending_stages
+from paritygate.compare.representation import representation_words
 from paritygate.gates.files import GateProfile
 from paritygate.manifest.case import Case
 from paritygate.records.model import Comparison, DeviceProfile, LegRecord
-
-#: What 8-bit pixels were taken from.
-_EIGHT_BITS = {
-    "encoded": "8-bit pixels decoded from the encoded clips",
-    "lossless": "8-bit pixels from lossless files",
-    "raw": "8-bit pixels of the raw frames",
-}
 
 
 def scope_text(
@@ -38,15 +33,18 @@ def scope_text(
         f"{case.claim} of {case.model.id}@{case.model.revision[:19]} ({case.model.weights} weights)"
         + ("" if verified else " (weights not verified)"),
         _workload(case, legs),
-        _representation(case),
+        representation_words(case),
         f"on {profile.sku}"
         + (f" x{profile.cards}" if profile.cards > 1 else "")
         + f" ({profile.arch}, {profile.name})",
-        *_layers(comparison, case),
+        *_layers(comparison, case, legs),
+        *_effects(comparison, legs),
     ]
     bounded = {bound.measurement for bound in gate.bounds} if gate else set()
     if gate and (free := [entry.id for entry in case.measure.output if entry.id not in bounded]):
         parts.append(f"measured without a bound: {', '.join(free)}")
+    if idle := idle_differences(comparison.checklist, case.differences):
+        parts.append(f"declared as differences and in fact equal: {', '.join(idle)}")
     if case.coverage.gaps:
         parts.append(f"not covered: {', '.join(case.coverage.gaps)}")
     return "; ".join(parts)
@@ -59,26 +57,27 @@ def _workload(case: Case, legs: tuple[LegRecord, ...]) -> str:
     return f"{counted(items, 'request')}, {case.output.kind}{size}{mode}"
 
 
-def _representation(case: Case) -> str:
-    """What the numbers were taken from, for each sort of pixels or for the other kinds of output."""
-    output = case.output
-    if not case.measure.output:
-        return "nothing measured"
-    if output.kind == "tensors":
-        return "compared as tensors in their own dtypes"
-    sound = {"raw": "raw samples", "encoded": "samples decoded from the encoded files"}[output.compared_as]
-    if output.kind == "audio":
-        return f"compared as {sound}"
-    pixels = _EIGHT_BITS[output.compared_as if output.has_video else "lossless"]
-    words = {"stored": pixels, "float": "float pixels before rounding"}
-    kinds = sorted({entry.pixels for entry in case.measure.output}, reverse=True)
-    laid = f", laid on {output.composite}" if output.composite else ""
-    heard = f", with {sound}" if output.has_audio else ""
-    return "compared as " + " and ".join(words[kind] for kind in kinds) + laid + heard
+def _effects(comparison: Comparison, legs: tuple[LegRecord, ...]) -> list[str]:
+    """Which request fields were seen to change the output; a server that nobody probed may ignore any of them."""
+    shown = [
+        entry.field if entry.leg == "candidate" else f"{entry.field} ({entry.leg})"
+        for entry in comparison.effects
+        if entry.exercised
+    ]
+    if shown:
+        return [f"effects shown: {', '.join(shown)}"]
+    unprobed = any(
+        leg.name == "candidate"
+        and leg.runner == "openai"
+        and leg.failure is None
+        and not (leg.effective and leg.effective.effects)
+        for leg in legs
+    )
+    return ["effects of request fields not probed"] if unprobed else []
 
 
-def _layers(comparison: Comparison, case: Case) -> list[str]:
-    shown = [entry.name for entry in comparison.exact if entry.status != "unreported"]
+def _layers(comparison: Comparison, case: Case, legs: tuple[LegRecord, ...]) -> list[str]:
+    shown = [entry.name for entry in comparison.exact if entry.status in ("equal", "different")]
     silent = [entry.name for entry in comparison.exact if entry.status == "unreported"]
     measured = [entry for entry in comparison.measurements if not entry.problem]
     layers = []
@@ -86,6 +85,8 @@ def _layers(comparison: Comparison, case: Case) -> list[str]:
         layers.append(f"exact layer: {', '.join(shown)}")
     if silent:
         layers.append(f"exact items not shown: {', '.join(silent)}")
+    if pending := pending_stages(comparison.exact, legs):
+        layers.append(f"pending: {', '.join(pending)}")
     if unreported := [row.field for row in comparison.checklist if row.verdict == "unreported"]:
         layers.append(f"{counted(len(unreported), 'setting')} not reported: {listing(unreported)}")
     if measured:

@@ -16,8 +16,8 @@ from paritygate.errors import ExitCode, ParitygateError, missing_extra, printabl
 from paritygate.manifest.case import Case
 from paritygate.pytest_plugin.outcomes import Outcome
 from paritygate.pytest_plugin.watch import Target
-from paritygate.records.model import BoundResult, RunRecord, Status
-from paritygate.session.advice import next_step
+from paritygate.records.model import RunRecord, Status
+from paritygate.session.advice import bound_line, next_step
 
 #: A reason with this code says that the machine lacks the declared hardware.
 _NO_HARDWARE = "hardware"
@@ -112,20 +112,16 @@ class AccuracyCase:
         verdict = record.verdict
         provisional = verdict.status is Status.PROVISIONAL and self._in_ci
         yield f"{record.case}: {verdict.status.value}" + (", which is red in CI" if provisional else "")
+        if verdict.failure_class:
+            yield f"  class: {verdict.failure_class}"
         for reason in verdict.reasons:
             yield f"  {reason.code}: {reason.message}"
-        yield from map(_bound_line, verdict.bounds)
+        yield from (f"  {bound_line(bound)}" for bound in verdict.bounds)
         if step := next_step(record, self.case):
             yield f"  fix: {step}"
         report = folder / "report.md"
         yield f"  report: {report}" if report.is_file() else f"  record: {folder / 'record.json'}"
         yield f"  again: paritygate run {record.case}"
-
-
-def _bound_line(bound: BoundResult) -> str:
-    met = "met   " if bound.satisfied else "missed"
-    value = f"{bound.measurement} = {bound.value:.6g}, {bound.words}"
-    return f"  {met} {value} (headroom {bound.headroom:.6g})"
 
 
 def _one_line(text: str) -> str:

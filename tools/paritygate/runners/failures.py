@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from paritygate.errors import InfrastructureError, LegError, MediaError, ParitygateError
+from paritygate.errors import GoldenError, InfrastructureError, LegError, MediaError, ParitygateError
 from paritygate.media.paths import read_tail
 from paritygate.records.redact import redact
 
@@ -31,6 +31,7 @@ _PRIVATE_DOMAINS = (".home.arpa", ".internal", ".lan", ".local", ".localdomain",
 #: class of failure -> exception class names that mean it, wherever they are defined. Sorted.
 _BY_NAME = MappingProxyType(
     {
+        "golden": frozenset({GoldenError.__name__}),
         "infrastructure": frozenset({"gaierror"}),
         "memory": frozenset({"MemoryError", "OutOfMemoryError"}),
         "weights": frozenset(
@@ -49,6 +50,13 @@ _BY_NAME = MappingProxyType(
 #: class of failure -> what the message says when a library raises a general exception. Sorted.
 _BY_MESSAGE = MappingProxyType(
     {
+        "backend": re.compile(
+            r"\battention\b.*\b(?:unavailable|unsupported|cannot be used"
+            r"|not (?:available|installed|registered|supported|usable))\b|\bf(?:a|e)ll(?:s|ing)?[ -]back (?:to|on)\b"
+            # Packages that hold nothing but kernels.
+            r"|(?:no module named|cannot import name .* from) '(?:aiter|flash_attn|sageattention|triton|xformers)",
+            re.IGNORECASE,
+        ),
         "memory": re.compile(r"out of memory|can(?:'|no)t allocate memory|bad_alloc", re.IGNORECASE),
         "weights": re.compile(
             r"no file named .*(?:safetensors|\.bin)|does not appear to have a file named|size mismatch for"
@@ -92,14 +100,16 @@ def classify_exit(exit_code: int, log: Path) -> Failure:
     line = first_error_line(log)
     tail = f"; log: {line}" if line else "; the log is empty"
     if exit_code in (-signal.SIGKILL, _OUT_OF_MEMORY_CODE):
-        return Failure(kind="killed", message=f"killed by SIGKILL, most often because memory ran out{tail}")
+        # That memory ran out is a guess, until the log says it.
+        kind = "memory" if _BY_MESSAGE["memory"].search(line) else "killed"
+        return Failure(kind=kind, message=f"killed by SIGKILL, most often because memory ran out{tail}")
     if exit_code < 0:
         name = signal.Signals(-exit_code).name if -exit_code in set(signal.Signals) else f"signal {-exit_code}"
         kind = "crash" if -exit_code in _CRASH_SIGNALS else "killed"
         return Failure(kind=kind, message=f"ended by {name}{tail}")
     if exit_code == 0:
         return Failure(kind="crash", message=f"exited with code 0 before it had finished{tail}")
-    return Failure(kind="crash", message=f"exited with code {exit_code}{tail}")
+    return Failure(kind=_kind_of(line) or "crash", message=f"exited with code {exit_code}{tail}")
 
 
 def first_error_line(log: Path) -> str:
@@ -135,12 +145,16 @@ def _kind(error: BaseException, text: str, model_dir: str | None) -> str:
     for kind, known in _BY_NAME.items():
         if names & known:
             return kind
-    for kind, pattern in _BY_MESSAGE.items():
-        if pattern.search(text):
-            return kind
+    if kind := _kind_of(text):
+        return kind
     if isinstance(error, FileNotFoundError) and model_dir and str(error.filename or "").startswith(model_dir):
         return "weights"
     return "crash"
+
+
+def _kind_of(text: str) -> str:
+    """The class that a message speaks of; empty when it speaks of none."""
+    return next((kind for kind, pattern in _BY_MESSAGE.items() if pattern.search(text)), "")
 
 
 def _is_network_failure(error: BaseException, *, is_hub: bool) -> bool:
