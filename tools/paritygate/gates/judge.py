@@ -81,9 +81,7 @@ def judge(
         reasons += [*_exact_reasons(comparison, matched), *_latents_reasons(comparison, case)]
         reasons += _checklist_reasons(comparison, case, in_ci=in_ci)
         reasons += [*gate_reasons, *_evidence_reasons(gate, matched, evidence), *_limits(case, purpose)]
-    # Without comparable outputs there is nothing to hold against a bound.
-    comparable = not any(reason.status in (Status.ERROR, Status.INVALID) for reason in reasons)
-    bounds = tuple(apply_bound(bound, comparison) for bound in (matched.bounds if matched and comparable else ()))
+    bounds = _applied(matched, comparison, reasons)
     reasons += _bound_reasons(bounds, comparison)
     status, findings = _settle(reasons, bounds)
     scope = scope_text(
@@ -153,6 +151,13 @@ def _evidence_reasons(
     for problem in problems:
         if (problem.line, problem.column) == place:
             yield _reason(Status.PROVISIONAL, "unsupported-bounds", f"no evidence for the bounds: {problem.message}")
+
+
+def _applied(matched: GateProfile | None, comparison: Comparison, reasons: list[_Reason]) -> tuple[BoundResult, ...]:
+    """Every bound against its value; without comparable outputs there is nothing to hold against one."""
+    if matched is None or any(reason.status in (Status.ERROR, Status.INVALID) for reason in reasons):
+        return ()
+    return tuple(apply_bound(bound, comparison) for bound in matched.bounds)
 
 
 def apply_bound(bound: Bound, comparison: Comparison) -> BoundResult:
