@@ -156,7 +156,7 @@ def read_outputs(folder: Path, writer: Writer) -> list[str]:
     if not found and not problems:
         return [f"nothing was delivered into {folder.name}/"]
     for (item_id, index, kind), files in sorted(found.items()):
-        relative = min(files.values())
+        relative = next((name for ending, name in sorted(files.items()) if ending != ".json"), files.get(".json", ""))
         with collecting(problems, relative, folder):
             _check_files(folder, files)
             _GIVERS[kind](folder, files, writer, item_id, index)

@@ -60,6 +60,9 @@ def _checked(job: Job, folder: Path) -> Golden:
 
 def _differences(job: Job, found: Golden) -> Iterator[str]:
     """Where the golden's requests and those of the job part, first place first."""
+    inputs = [[(media.role, media.sha256) for media in side] for side in (found.inputs, job.inputs)]
+    if inputs[0] != inputs[1]:
+        yield f"its conditioning files are {inputs[0]!s:.200}, those of the case {inputs[1]!s:.200}"
     wanted = {item.id: dict(item.request) for item in job.items}
     held = {item.id: item.request for item in found.items}
     for item_id in sorted({*wanted, *held}):
