@@ -50,3 +50,9 @@ def test_prompt_files_and_models_that_ship_count_and_built_assets_do_not(worksho
 def test_declared_paths_and_names_are_resolved(workshop: Any) -> None:
     workshop.case("one", ci={"sources": ["@engine", "src/"]})
     assert {"src/engine/", "src/"} <= set(sources(workshop, "one"))
+
+
+def test_the_version_of_a_golden_is_a_source_of_the_case_that_reads_it(workshop: Any) -> None:
+    golden = {"name": "frozen", "version": 3, "digest": f"sha256:{'0' * 64}"}
+    workshop.case("one", claim="golden-regression", reference={"runner": "golden", "golden": golden})
+    assert "goldens/frozen/v3/" in sources(workshop, "one")

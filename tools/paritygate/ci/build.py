@@ -57,7 +57,7 @@ def _step(case: Case, project: Project, registries: Registries, *, preset: Prese
         env={**preset.hardware.env, "CI": "true"},
         artifacts=(f"{project.artifacts}/{case.id}/**/*", _junit(case, project)),
         retries=RETRIES,
-        sources=case_sources(case, registries),
+        sources=case_sources(case, project, registries),
     )
 
 

@@ -16,11 +16,12 @@ def shared_sources(project: Project, registries: Registries) -> tuple[str, ...]:
     return tuple(sorted({*derived, *(source.path for source in registries.shared)}))
 
 
-def case_sources(case: Case, registries: Registries) -> tuple[str, ...]:
+def case_sources(case: Case, project: Project, registries: Registries) -> tuple[str, ...]:
     """Path prefixes on which one case depends beyond the shared ones. Sorted.
 
     The manifest and what it extends, the gate file and its evidence (also before they exist), adapters, prompt files,
-    inputs, a model that ships with the project, and the declared sources with ``@name`` resolved.
+    inputs, a model that ships with the project, the goldens that it reads, and the declared sources with ``@name``
+    resolved.
     """
     folder, _, name = case.manifest.rpartition("/")
     folder = f"{folder}/" if folder else ""
@@ -29,6 +30,9 @@ def case_sources(case: Case, registries: Registries) -> tuple[str, ...]:
         # An asset is built from sources, so it is none.
         if "assets" not in value.pointer:
             found.add(f"{value.text}/" if value.expects == "folder" else value.text)
+    goldens = [leg.spec["golden"] for leg in case.legs if "golden" in leg.spec]
+    goldens += [tensor.golden for tensor in case.component.inputs.values()] if case.component else []
+    found.update(f"{project.goldens}/{golden['name']}/v{golden['version']}/" for golden in goldens)
     for entry in case.ci.sources:
         if entry.startswith("@"):
             found.update(source.path for source in registries.sources[entry[1:]])
