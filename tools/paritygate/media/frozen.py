@@ -58,11 +58,15 @@ def frozen_problems(folder: Path, files: Mapping[str, Frozen], *, beside: tuple[
     """
     if folder.is_symlink() or not folder.is_dir():
         return [f"{folder.name} is not a directory"]
-    named = list(_name_problems(files, beside))
-    if named:
+    if named := name_problems(files, beside=beside):
         # A hostile list is not worth reading gigabytes for.
-        return _few(named)
+        return named
     return _few([*_stray_problems(folder, {*files, *beside}), *_file_problems(folder, files)])
+
+
+def name_problems(files: Mapping[str, object], *, beside: tuple[str, ...] = ()) -> list[str]:
+    """Why names cannot be those of a frozen folder, before any of them is looked at or made."""
+    return _few(list(_name_problems(files, beside)))
 
 
 def freeze(folder: Path) -> dict[str, FrozenFile]:
@@ -78,8 +82,8 @@ def freeze(folder: Path) -> dict[str, FrozenFile]:
         names.append(name)
         if len(names) > MAX_FILES:
             raise MediaError(f"{folder.name} has more than {MAX_FILES} files", kind="size")
-    if problems := list(_name_problems(dict.fromkeys(names), ())):
-        raise MediaError("; ".join(_few(problems)), kind="path")
+    if problems := name_problems(dict.fromkeys(names)):
+        raise MediaError("; ".join(problems), kind="path")
     frozen = {}
     for name in sorted(names):
         with open_contained(folder, name) as stream:

@@ -1,0 +1,1 @@
+"""Versioned frozen references: drafts, promotion, verification, and where a golden is found."""
