@@ -34,7 +34,7 @@ def run(job: Job, writer: Writer) -> None:
     writer.environment("golden", {"case": found.case, "digest": job.spec["golden"]["digest"], "name": found.name,
                                   "version": found.version})  # fmt: skip
     outputs = folder / OUTPUTS_FOLDER
-    with delivery.collecting(problems, OUTPUTS_FOLDER, folder):
+    with delivery.collecting(problems, "", folder):
         effective = delivery.read_effective(outputs)
         settings = {**effective.settings, **found.settings}
         delivery.report(msgspec.structs.replace(effective, settings=settings), writer)

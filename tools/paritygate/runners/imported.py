@@ -69,7 +69,7 @@ def run(job: Job, writer: Writer) -> None:
         raise _refusal(job, "; ".join(problems))
     writer.environment("import", msgspec.to_builtins(found.provenance))
     outputs = folder / OUTPUTS_FOLDER
-    with delivery.collecting(problems, OUTPUTS_FOLDER, folder):
+    with delivery.collecting(problems, "", folder):
         effective = read_stages(folder, delivery.read_effective(outputs), items=job.items)
         delivery.report(effective, writer)
         writer.pending(*_pending(effective, job))

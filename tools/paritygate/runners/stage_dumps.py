@@ -14,9 +14,9 @@ import numpy as np
 from paritygate.errors import ArtifactError, MediaError
 from paritygate.manifest.case import Item
 from paritygate.media.paths import contained, read_contained
-from paritygate.media.tensors import UNNAMED, Tensor, read_tensors
+from paritygate.media.tensors import RAW_BITS, UNNAMED, Tensor, read_tensors
 from paritygate.records.codec import loads
-from paritygate.records.model import Effective, Real
+from paritygate.records.model import EFFECTIVE_NAME, Effective, Real
 from paritygate.runners.effective import MAX_STEPS
 from paritygate.runners.writer import latents_digest
 
@@ -70,8 +70,10 @@ def read_stages(folder: Path, effective: Effective, *, items: Sequence[Item]) ->
             raise MediaError(f"{label} is listed twice for one item and step", kind="format")
         seen.add(key)
         tensor = _tensor(folder, stage, label)
-        if stage.name in _EXACT:
-            effective = _EXACT[stage.name](effective, stage, tensor, _item(stage, items, label))
+        if stage.name in _OF_ITEM:
+            effective = _OF_ITEM[stage.name](effective, tensor, _item(stage, items, label))
+        elif stage.name in _OF_SCHEDULE:
+            effective = _OF_SCHEDULE[stage.name](effective, tensor)
     listed = sorted({stage.name for stage in stages})
     return msgspec.structs.replace(effective, environment={**effective.environment, "stages": listed})
 
@@ -109,7 +111,7 @@ def _item(stage: Stage, items: Sequence[Item], label: str) -> str:
     return stage.item
 
 
-def _token_ids(effective: Effective, _: Stage, tensor: Tensor, item: str) -> Effective:
+def _token_ids(effective: Effective, tensor: Tensor, item: str) -> Effective:
     if tensor.array.dtype.kind not in "iu" or tensor.array.ndim > 2 or tensor.array.size > _MAX_TOKENS:
         raise ValueError(f"stage token_ids is {tensor.dtype} {tensor.shape}; expected integers (prompts, tokens)")
     rows = np.atleast_2d(tensor.array).tolist()
@@ -117,44 +119,43 @@ def _token_ids(effective: Effective, _: Stage, tensor: Tensor, item: str) -> Eff
     return msgspec.structs.replace(effective, token_ids={**effective.token_ids, item: rows})
 
 
-def _initial_latents(effective: Effective, _: Stage, tensor: Tensor, item: str) -> Effective:
+def _initial_latents(effective: Effective, tensor: Tensor, item: str) -> Effective:
     digest = latents_digest(tensor.array)
     _agree(effective.initial_latents.get(item), digest, f"initial_latents of item {item}")
     return msgspec.structs.replace(effective, initial_latents={**effective.initial_latents, item: digest})
 
 
-def _timesteps(effective: Effective, stage: Stage, tensor: Tensor, _: str) -> Effective:
-    steps = [int(step) if float(step).is_integer() else step for step in _numbers(stage, tensor)]
+def _timesteps(effective: Effective, tensor: Tensor) -> Effective:
+    steps = [int(step) if float(step).is_integer() else step for step in _numbers("timesteps", tensor)]
     _agree(effective.timesteps, steps, "timesteps")
     return msgspec.structs.replace(effective, timesteps=steps)
 
 
-def _sigmas(effective: Effective, stage: Stage, tensor: Tensor, _: str) -> Effective:
-    sigmas = [Real(sigma) for sigma in _numbers(stage, tensor)]
+def _sigmas(effective: Effective, tensor: Tensor) -> Effective:
+    sigmas = [Real(sigma) for sigma in _numbers("sigmas", tensor)]
     _agree(effective.sigmas, sigmas, "sigmas")
     return msgspec.structs.replace(effective, sigmas=sigmas)
 
 
-def _numbers(stage: Stage, tensor: Tensor) -> list[Any]:
+def _numbers(name: str, tensor: Tensor) -> list[Any]:
     array = tensor.array
-    real = tensor.dtype.startswith(("int", "uint", "float16", "float32", "float64"))
-    if not real or array.ndim != 1 or array.size > MAX_STEPS or not np.isfinite(array).all():
+    is_number = array.dtype.kind in "iuf" and tensor.dtype not in RAW_BITS
+    if not is_number or array.ndim != 1 or array.size > MAX_STEPS or not np.isfinite(array).all():
         text = f"expected one axis of at most {MAX_STEPS} finite numbers"
-        raise ValueError(f"stage {stage.name} is {tensor.dtype} {tensor.shape}; {text}")
+        raise ValueError(f"stage {name} is {tensor.dtype} {tensor.shape}; {text}")
     numbers: list[Any] = array.tolist()
     return numbers
 
 
 def _agree(stated: object, dumped: object, what: str) -> None:
     if stated not in (None, dumped):
-        raise MediaError(f"{STAGES_FOLDER}/ and effective.json contradict each other about {what}", kind="format")
+        raise MediaError(f"{STAGES_FOLDER}/ and {EFFECTIVE_NAME} contradict each other about {what}", kind="format")
 
 
-_EXACT: Mapping[str, Callable[[Effective, Stage, Tensor, str], Effective]] = MappingProxyType(
-    {
-        "initial_latents": _initial_latents,
-        "sigmas": _sigmas,
-        "timesteps": _timesteps,
-        "token_ids": _token_ids,
-    }
+#: The exact items that differ between requests, and those of which a run has one.
+_OF_ITEM: Mapping[str, Callable[[Effective, Tensor, str], Effective]] = MappingProxyType(
+    {"initial_latents": _initial_latents, "token_ids": _token_ids}
+)
+_OF_SCHEDULE: Mapping[str, Callable[[Effective, Tensor], Effective]] = MappingProxyType(
+    {"sigmas": _sigmas, "timesteps": _timesteps}
 )
