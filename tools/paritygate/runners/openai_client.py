@@ -1,0 +1,223 @@
+"""HTTP to a server that may be broken or hostile: one request a connection, bounded in time and bytes.
+
+A request that was sent is never sent twice: only setting up the connection is tried again. Redirects are errors, and
+proxies of the environment are not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import ssl
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.response import BaseHTTPResponse
+
+from paritygate.errors import InfrastructureError, LegError, printable
+from paritygate.runners.failures import is_public
+from paritygate.runners.openai_wire import Answer, Deadline, watched
+
+_CONNECT_ATTEMPTS = 3
+_CONNECT_PAUSE_S = 0.2
+_TICK_S = 0.2
+_ERROR_BYTES = 1 << 16
+_SAID_CHARACTERS = 300
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_PORTS = {"http": 80, "https": 443}
+_UNAVAILABLE = frozenset({429, *range(500, 600)})
+
+
+class StatusError(LegError):
+    """The server answered with another status than 200."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message, kind="crash")
+        self.status = status
+
+
+class Client:
+    """Speaks to one server at a base URL.
+
+    Args:
+        base: scheme, host, port and perhaps a path that stands before every path.
+        key: what the server is to be shown as a bearer token, or None.
+        alive: called with seconds that it may wait; raises when the server's process has ended.
+    """
+
+    def __init__(self, base: str, *, key: str | None, alive: Callable[[float], None]) -> None:
+        parts = urllib.parse.urlsplit(base)
+        self._origin = _origin(parts)
+        self._scheme, self._host, self._port = parts.scheme, parts.hostname or "", self._origin[2]
+        self._prefix = parts.path.rstrip("/")
+        self._key = key
+        self._alive = alive
+
+    def clean(self, text: object) -> str:
+        """Words of the server as a message may show them: one line, bounded, inert, without the key."""
+        shown = str(text)[: 1 << 16]
+        shown = printable(shown.replace(self._key, "***") if self._key else shown)
+        return shown if len(shown) <= _SAID_CHARACTERS else f"{shown[: _SAID_CHARACTERS - 1]}…"
+
+    def target(self, url: str) -> str:
+        """The path of an address in an answer, absolute or relative to this server, as ``ask`` takes it.
+
+        Raises:
+            LegError: when it is on another scheme, host or port.
+        """
+        base = f"{self._scheme}://{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}/"
+        try:
+            parts = urllib.parse.urlsplit(urllib.parse.urljoin(base, url))
+            same = _origin(parts) == self._origin and parts.username is None
+        except ValueError:
+            same = False
+        if not same:
+            raise LegError(f"the answer points to {self.clean(url)!r}; only {base} itself is asked", kind="crash")
+        return urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+
+    @contextlib.contextmanager
+    def ask(  # noqa: D417 - the other arguments are as HTTP has them
+        self,
+        method: str,
+        path: str,
+        *,
+        deadline: Deadline,
+        limit: int,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        attempts: int = _CONNECT_ATTEMPTS,
+        is_whole_path: bool = False,
+    ) -> Iterator[Answer]:
+        """Send one request, and give its answer once its headers are there and say 200.
+
+        Args:
+            deadline: for everything, the body of the answer too.
+            limit: bytes of body that may be read.
+            attempts: how often to set up the connection.
+            is_whole_path: whether ``path`` came from an answer, so that the base URL's own path is in it.
+
+        Raises:
+            StatusError: for another status.
+            LegError: for a redirect, an answer that is not HTTP, too long, broken or late.
+            InfrastructureError: for a host name that does not resolve, and 429 or 5xx of a public host.
+        """
+        what = f"{method} {self.clean(path)}"
+        target = urllib.parse.quote(path if is_whole_path else self._prefix + path, safe="/%?&=+:@!$'()*,;~-._")
+
+        def broken() -> contextlib.AbstractContextManager[None]:
+            return self._in_words(what, deadline)
+
+        with broken():
+            connection = self._connect(deadline, attempts)
+        try:
+            with broken():
+                connection.timeout = deadline.left_s or _TICK_S
+                connection.response_class = watched(what, deadline=deadline, limit=limit, alive=self._alive)
+                # A server that refuses a large body early has answered already.
+                with contextlib.suppress(BrokenPipeError):
+                    connection.request(
+                        method,
+                        target,
+                        body=body,
+                        headers=self._headers(headers or {}),
+                        preload_content=False,
+                        decode_content=False,
+                    )
+                response = connection.getresponse()
+            self._check(what, response)
+            yield Answer(response, what=what, broken=broken)
+        finally:
+            connection.close()
+
+    def _headers(self, more: Mapping[str, str]) -> dict[str, str]:
+        headers = {"Accept-Encoding": "identity", "Connection": "close", **more}
+        return headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+
+    def _connect(self, deadline: Deadline, attempts: int) -> HTTPConnection:
+        kind = HTTPSConnection if self._scheme == "https" else HTTPConnection
+        for attempt in range(attempts):
+            connection = kind(self._host, self._port, timeout=deadline.left_s or _TICK_S)
+            try:
+                connection.connect()
+            except (HTTPError, OSError) as error:
+                connection.close()
+                if attempt + 1 == attempts or not deadline.left_s or isinstance(error, ssl.SSLError):
+                    raise
+                time.sleep(_CONNECT_PAUSE_S)
+            else:
+                return connection
+        raise AssertionError("there is at least one attempt")
+
+    @contextlib.contextmanager
+    def _in_words(self, what: str, deadline: Deadline) -> Iterator[None]:
+        """Turn whatever a broken connection raises into one error that says who is at fault."""
+        try:
+            yield
+        except NameResolutionError as error:
+            raise InfrastructureError(f"{what}: the host {printable(self._host)} has no address") from error
+        except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
+            deadline.check(what)
+            # A process that has just died shows a moment later than its connections.
+            self._alive(2.0)
+            raise LegError(f"{what}: {self.clean(_reason(error))}", kind="crash") from error
+
+    def _check(self, what: str, response: BaseHTTPResponse) -> None:
+        if 300 <= response.status < 400:
+            place = self.clean(response.headers.get("location", "nowhere"))
+            raise LegError(
+                f"{what} redirects to {place!r} (HTTP {response.status}); redirects are not followed",
+                kind="crash",
+                hint="give the address itself",
+            )
+        if response.status != 200:
+            message = f"{what} was answered with HTTP {response.status}{self._said(response)}"
+            if response.status in _UNAVAILABLE and is_public(self._host):
+                raise InfrastructureError(message)
+            raise StatusError(message, status=response.status)
+        if (encoding := response.headers.get("content-encoding", "identity").lower()) != "identity":
+            raise LegError(f"{what} answers in the encoding {self.clean(encoding)!r}; none was asked for", kind="crash")
+
+    def _said(self, response: BaseHTTPResponse) -> str:
+        """What an error says: the message of its JSON, or its text."""
+        try:
+            data = response.read1(_ERROR_BYTES, decode_content=False)
+        except (HTTPError, http.client.HTTPException, OSError, ValueError, LegError):
+            return ""
+        try:
+            content = json.loads(data, strict=False)
+        except (ValueError, RecursionError):
+            content = data.decode("utf-8", "replace")
+        text = self.clean(error_text(content))
+        return f": {text}" if text else ""
+
+
+def error_text(content: Any) -> str:
+    """The message in an error as OpenAI's servers spell it, and as others do."""
+    for _ in range(3):
+        if not isinstance(content, Mapping):
+            break
+        inner = next((content[key] for key in ("error", "detail", "message") if content.get(key)), None)
+        if inner is None:
+            break
+        content = inner
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _reason(error: BaseException) -> str:
+    # urllib3 wraps the errors of http.client, and shows them twice.
+    inner = next((cause for cause in error.args if isinstance(cause, BaseException)), error)
+    text = re.sub(r"<?\w+Connection\([^)]*\)>?|<urllib3[^>]*>", "", str(inner)).strip(" :")
+    return f"the connection broke ({type(inner).__name__}: {text})" if text else "the connection broke"
+
+
+def _origin(parts: urllib.parse.SplitResult) -> tuple[str, str, int]:
+    """What must agree for two addresses to be of one server; this machine has several names."""
+    host = (parts.hostname or "").lower()
+    port = parts.port if parts.port is not None else _PORTS.get(parts.scheme, 0)
+    return parts.scheme, "localhost" if host in _LOOPBACK else host, port

@@ -1,0 +1,178 @@
+"""The server of an ``openai`` leg: started on a free port, waited for, and asked to end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from paritygate.errors import InfrastructureError, LegError
+from paritygate.runners.command import environment
+from paritygate.runners.failures import Failure, classify, classify_exit, first_error_line
+from paritygate.runners.job import Job
+from paritygate.runners.openai_client import Client
+from paritygate.runners.openai_wire import Deadline
+
+_HOST = "127.0.0.1"
+_GRACE_S = 5.0
+_PAUSE_S = 0.1
+#: One answer about health; a server that loads its model may not answer at all.
+_HEALTH_S = 10.0
+_HEALTH_BYTES = 1 << 16
+_PLACEHOLDER = re.compile(r"\{(model|port|python)\}")
+
+
+class Server:
+    """A server process. What it prints goes where this process prints, to the leg's log."""
+
+    def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
+        self.child = child
+        self._log = log
+
+    def check(self, wait_s: float = 0.0) -> None:
+        """Nothing, while the process runs.
+
+        Args:
+            wait_s: how long to wait for its end, when there is a sign of it.
+
+        Raises:
+            LegError: when it has ended, with the first line of its log that speaks of an error.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.child.wait(timeout=wait_s)
+            failure = classify_exit(code, self._log)
+            raise LegError(f"the server {failure.message}", kind=_kind(failure, self._log))
+
+    def stop(self) -> None:
+        """Ask the process to end, and end it when it does not; what it started itself is for the harness to end."""
+        with contextlib.suppress(ProcessLookupError):
+            self.child.terminate()
+        try:
+            self.child.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+
+def start(job: Job, port: int) -> Server:
+    """Start the server of a leg.
+
+    Args:
+        job: its ``spec`` has ``server``, and perhaps ``cwd``, ``env`` and ``pythonpath``.
+        port: where the server is told to listen.
+
+    Raises:
+        LegError: when it cannot be started, or something answers on the port already.
+    """
+    refuse_taken(port)
+    values = {"model": job.model_dir, "port": str(port), "python": job.python}
+    command = [_filled(word, values) for word in job.spec["server"]]
+    folder = Path(job.root, job.spec["cwd"]) if "cwd" in job.spec else Path(job.directory)
+    try:
+        # Not a session of its own: the harness ends what is below the leg's worker.
+        child = subprocess.Popen(command, cwd=folder, env=environment(job, os.environ), stdin=subprocess.DEVNULL)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LegError(f"cannot start the server {command[0]} in {folder}: {reason}", kind="crash") from error
+    return Server(child, Path(job.directory) / "log.txt")
+
+
+def free_port() -> int:
+    """A port of the loopback interface on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def base_url(port: int) -> str:
+    """Where a server answers that was told to listen on a port."""
+    return f"http://{_HOST}:{port}"
+
+
+def refuse_taken(port: int) -> None:
+    """Nothing, when a port is free.
+
+    Raises:
+        LegError: when something answers there: it would be taken for the server.
+    """
+    with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
+        raise LegError(f"something else answers on port {port} already", kind="crash", hint="run the case again")
+
+
+def wait_ready(client: Client, path: str, *, seconds: float, server: Server | None, job: Job) -> None:
+    """Wait until the server answers 200.
+
+    Args:
+        client: asks the server.
+        path: what to ask for.
+        seconds: ``startup_timeout_s``.
+        server: the process, when this leg started it.
+        job: its log is quoted.
+
+    Raises:
+        LegError: when the process ends before, or time is up, with the first line of its log that speaks of an error.
+        InfrastructureError: when time is up for a host that cannot be reached or is unavailable.
+    """
+    deadline = Deadline(seconds, f"startup_timeout_s: {seconds:g}")
+    while True:
+        once = Deadline(min(_HEALTH_S, deadline.left_s), f"{_HEALTH_S:g} seconds")
+        try:
+            with client.ask("GET", path, deadline=once, limit=_HEALTH_BYTES, attempts=1):
+                break
+        except (LegError, InfrastructureError) as error:
+            last = error
+        if server is not None:
+            server.check()
+        if not deadline.left_s:
+            if isinstance(last, InfrastructureError):
+                raise last
+            line = first_error_line(Path(job.directory) / "log.txt")
+            heard = f"; log: {line}" if line else ""
+            message = f"the server was not ready within {deadline.words}{heard}; last: {last.message}"
+            raise LegError(message, kind="timeout")
+        time.sleep(_PAUSE_S)
+    if server is not None:
+        # Another process may have taken the port, so that ours is about to give up.
+        server.check()
+
+
+def refuse_stranger(port: int) -> None:
+    """Nothing, when the process that listens on a port is of this leg, or cannot be seen (a container's).
+
+    Raises:
+        LegError: when it is another one.
+    """
+    with contextlib.suppress(psutil.Error):
+        listening = {
+            connection.pid
+            for connection in psutil.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+        }
+        # Orphans of the leg are children of the guard, the parent of this process.
+        own = {process.pid for process in psutil.Process(os.getppid()).children(recursive=True)} - {os.getpid()}
+        if listening - {None} and not listening & {None, *own}:
+            raise LegError(f"port {port} was taken by another process than the server", kind="crash")
+
+
+def _filled(word: str, values: Mapping[str, str | None]) -> str:
+    def value(found: re.Match[str]) -> str:
+        text = values[found[1]]
+        if text is None:
+            raise LegError(f"the server's command needs {found[0]}, and the case has no local weights", kind="weights")
+        return text
+
+    return _PLACEHOLDER.sub(value, word)
+
+
+def _kind(failure: Failure, log: Path) -> str:
+    """The class of an exit: what the log says of memory or weights is nearer to the cause than the exit code."""
+    if failure.kind != "crash":
+        return failure.kind
+    return classify(RuntimeError(first_error_line(log))).kind
