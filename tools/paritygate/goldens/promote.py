@@ -1,0 +1,126 @@
+"""Draft -> the next version of a golden: looked at, given a reason, never written over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from paritygate.errors import GoldenError, UsageError
+from paritygate.goldens.distance import Distance, distances
+from paritygate.goldens.draft import drafts_folder, standing_reasons
+from paritygate.goldens.layout import copy_golden, new_folder
+from paritygate.goldens.store import Ref, check_name, goldens_folder, read_golden, read_list, versions
+from paritygate.manifest.project import Project
+from paritygate.records.canonical import sha256_bytes
+from paritygate.records.codec import dumps
+from paritygate.records.golden import GOLDEN_NAME, Golden, parse_golden
+from paritygate.records.store import write_text_atomic
+
+
+class Promoted(NamedTuple):
+    """The new version, its folder, and how far it lies from the version before, if there is one."""
+
+    ref: Ref
+    folder: Path
+    before: Ref | None
+    moved: tuple[Distance, ...]
+
+
+def promote(project: Project, draft: Path, *, reason: str, oracle: str | None) -> Promoted:
+    """Give a draft the next version of its name.
+
+    Args:
+        project: where goldens lie.
+        draft: the folder of the draft.
+        reason: why this is right; kept in the golden.
+        oracle: evidence that does not come from the golden itself (a component that was compared, an official
+            output); needed when it replaces a version, since a golden that moved proves nothing about where to.
+
+    Raises:
+        UsageError: for an empty reason, and when the oracle is missing.
+        GoldenError: when the draft or the version before is not what its list says, or cannot be promoted.
+    """
+    golden = read_golden(draft)
+    _refuse(golden, draft)
+    if not reason.strip():
+        raise UsageError("a promotion needs a reason", hint='write --reason "why these outputs are right"')
+    folder = goldens_folder(project) / golden.name
+    before = _newest(project, golden.name)
+    if before is not None and not (oracle or "").strip():
+        raise UsageError(
+            f"{golden.name} has version {before.version} already: a golden that replaces one needs an oracle",
+            hint='write --oracle "what shows independently that the new outputs are right"',
+        )
+    moved = distances(folder / f"v{before.version}", draft) if before else ()
+    version = before.version + 1 if before else 1
+    promoted = msgspec.structs.replace(
+        golden,
+        version=version,
+        reason=reason.strip(),
+        oracle=(oracle or "").strip() or None,
+        replaces=before.digest if before else None,
+    )
+    text = dumps(promoted)
+    target = folder / f"v{version}"
+    with new_folder(target) as staging:
+        copy_golden(draft, staging, tuple(golden.files))
+        write_text_atomic(staging / GOLDEN_NAME, text)
+        ref = Ref(golden.name, version, sha256_bytes(text.encode()))
+        # What is promoted is what was written, not what was meant to be.
+        read_golden(staging, ref=ref)
+    return Promoted(ref, target, before, moved)
+
+
+def find_draft(project: Project, name: str) -> Path:
+    """The draft that a path, ``<name>/<run id>`` or a run id means.
+
+    Raises:
+        UsageError: when it means none, or several.
+    """
+    found = [path for path in (Path(name), drafts_folder(project) / name) if (path / GOLDEN_NAME).is_file()]
+    if not found and "/" not in name and name not in ("", ".", ".."):
+        found = [path for path in drafts(project) if path.name == name]
+    if len({path.resolve() for path in found}) != 1:
+        raise UsageError(
+            f"{name!r:.200} means {'several drafts' if found else 'no draft'}",
+            hint="name the folder of one; paritygate golden list shows them",
+        )
+    return found[0]
+
+
+def drafts(project: Project) -> tuple[Path, ...]:
+    """The folders of all drafts, by name and time."""
+    return tuple(sorted(path.parent for path in drafts_folder(project).glob(f"*/[!.]*/{GOLDEN_NAME}")))
+
+
+def _refuse(golden: Golden, draft: Path) -> None:
+    if golden.version is not None:
+        raise UsageError(f"{draft} is {golden.name} v{golden.version}, not a draft", hint="name a draft")
+    reasons = tuple(dict.fromkeys((*golden.reasons, *standing_reasons(golden))))
+    if reasons or not golden.promotable:
+        lines = [f"  {reason}" for reason in reasons]
+        raise GoldenError(
+            "\n".join([f"the draft {draft.name} of {golden.name} cannot be promoted", *lines]),
+            hint=f"mend that, then run: paritygate golden create {golden.case}",
+        )
+
+
+def _newest(project: Project, name: str) -> Ref | None:
+    """The newest version of a golden, verified.
+
+    Raises:
+        GoldenError: when it is not what its list says: a golden that cannot be trusted cannot be replaced.
+    """
+    check_name(name)
+    folder = goldens_folder(project) / name
+    found = versions(folder)
+    if not found:
+        return None
+    newest = folder / f"v{found[-1]}"
+    data = read_list(newest, what=f"golden {name} v{found[-1]}")
+    ref = Ref(name, found[-1], sha256_bytes(data))
+    parse_golden(data, source=f"golden {ref}: {GOLDEN_NAME}")
+    read_golden(newest, ref=ref)
+    return ref
