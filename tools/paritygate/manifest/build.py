@@ -58,9 +58,9 @@ def build(node: Node, project: Project, manifest: str) -> Case:
         initial_latents=data["request"].get("initial_latents", "seeded"),
         inputs=tuple(_input(media) for media in data["request"].get("inputs", ())),
         output=Output(**data["output"]),
-        reference=_leg("reference", data["reference"]),
-        candidate=_leg("candidate", data["candidate"]),
-        low_precision=_leg("low_precision", data["low_precision"]) if "low_precision" in data else None,
+        reference=build_leg("reference", data["reference"]),
+        candidate=build_leg("candidate", data["candidate"]),
+        low_precision=build_leg("low_precision", data["low_precision"]) if "low_precision" in data else None,
         differences=tuple(Difference(**entry) for entry in data.get("differences", ())),
         component=_component(data["component"]) if "component" in data else None,
         measure=_measure(data["measure"]),
@@ -119,7 +119,8 @@ def _input(media: Mapping[str, str]) -> InputMedia:
     )
 
 
-def _leg(name: LegName, data: Mapping[str, Any]) -> Leg:
+def build_leg(name: LegName, data: Mapping[str, Any]) -> Leg:
+    """The leg of a mapping that passed the schema."""
     feature = data.get("feature")
     return Leg(
         name=name,

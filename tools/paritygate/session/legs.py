@@ -145,12 +145,21 @@ def read_legs(case: Case, run_dir: Path) -> tuple[LegRun, ...]:
                 "or still runs",
                 hint=f"start a new run: paritygate run {case.id}",
             )
-        name = f"{leg.name}/{_LEG_NAME}"
-        try:
-            found.append(loads(read_contained(run_dir, name), LegRun, source=name))
-        except MediaError as error:
-            raise ArtifactError(f"{run_dir.name}: {error.message}", hint="start a new run") from error
+        found.append(read_leg(run_dir, leg.name))
     return tuple(found)
+
+
+def read_leg(run_dir: Path, leg: str) -> LegRun:
+    """A leg as run, from its file in the run directory.
+
+    Raises:
+        ArtifactError: when the file is missing or damaged.
+    """
+    name = f"{leg}/{_LEG_NAME}"
+    try:
+        return loads(read_contained(run_dir, name), LegRun, source=name)
+    except MediaError as error:
+        raise ArtifactError(f"{run_dir.name}: {error.message}", hint="start a new run") from error
 
 
 def joined(legs: tuple[LegRun, ...], *, contract: str) -> Setting:

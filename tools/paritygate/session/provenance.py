@@ -52,12 +52,13 @@ def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
 
 def git_state(root: Path) -> dict[str, str | bool | None]:
     """The commit of the project and whether tracked files differ from it; None where git cannot say."""
-    commit = _git(root, "rev-parse", "HEAD")
-    changes = _git(root, "status", "--porcelain", "--untracked-files=no") if commit else None
+    commit = git(root, "rev-parse", "HEAD")
+    changes = git(root, "status", "--porcelain", "--untracked-files=no") if commit else None
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
 
 
-def _git(root: Path, *arguments: str) -> str | None:
+def git(root: Path, *arguments: str) -> str | None:
+    """What git says in a folder; None where it cannot."""
     tool = shutil.which("git")
     if tool is None:
         return None
