@@ -15,6 +15,7 @@ from paritygate.records.store import write_text_atomic
 from paritygate.runners import delivery
 from paritygate.runners.failures import classify_exit
 from paritygate.runners.job import Job, Writer
+from paritygate.runners.leglog import settle
 
 REQUEST_NAME = "request.json"
 #: Where the program puts its outputs, below the leg's folder. They move to ``outputs/`` when they have been read.
@@ -111,5 +112,6 @@ def _run(command: list[str], job: Job) -> None:
             hint="name a program on PATH, or one relative to cwd",
         ) from error  # fmt: skip
     if code := process.wait():
+        settle()
         failure = classify_exit(code, Path(job.directory) / _LOG_NAME)
         raise LegError(f"{Path(command[0]).name} {failure.message}", kind=failure.kind)

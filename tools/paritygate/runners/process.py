@@ -12,13 +12,13 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
 
 import msgspec
 import psutil
 
-from paritygate.errors import ArtifactError, LegError
+from paritygate.errors import LegError
 from paritygate.runners.kernel import adopting
+from paritygate.runners.leglog import leg_log
 
 #: Every process that a leg starts inherits this variable, which is how strays are found.
 TOKEN_VARIABLE = "PARITYGATE_LEG_TOKEN"  # noqa: S105 - a marker, not a secret
@@ -71,18 +71,19 @@ def run_process(
 
     Raises:
         LegError: when the command cannot be started.
-        ArtifactError: when the log cannot be opened.
+        ArtifactError: when the log cannot be written.
     """
     token = uuid.uuid4().hex
     started = time.monotonic()
 
     def go_on() -> bool:
         tick()
-        return os.fstat(stream.fileno()).st_size <= MAX_LOG_BYTES
+        return not stream.flooded
 
-    with _open_log(log) as stream, _signals_raise(), adopting():
+    with leg_log(log, limit=MAX_LOG_BYTES) as stream, _signals_raise(), adopting():
         earlier = frozenset(psutil.Process().children())
-        child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.fileno())
+        child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.target)
+        stream.handed_over()
         _leaders.add(child.pid)
         try:
             exit_code = _wait(child, deadline=started + timeout_s, go_on=go_on)
@@ -93,9 +94,7 @@ def run_process(
                 _leaders.discard(child.pid)
                 if child.stdin is not None:
                     child.stdin.close()
-        if flooded := os.fstat(stream.fileno()).st_size > MAX_LOG_BYTES:
-            os.ftruncate(stream.fileno(), MAX_LOG_BYTES)
-    return Outcome(exit_code=exit_code, duration_s=time.monotonic() - started, flooded=flooded)
+    return Outcome(exit_code=exit_code, duration_s=time.monotonic() - started, flooded=stream.flooded)
 
 
 def _end_tree(group: int, token: str, earlier: frozenset[psutil.Process]) -> None:
@@ -156,15 +155,6 @@ def is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-
-
-def _open_log(log: Path) -> BinaryIO:
-    try:
-        return log.open("wb")
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot write {log}: {error.strerror or error}", hint="free space, or choose a folder with --artifacts"
-        ) from error
 
 
 def _start(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:
