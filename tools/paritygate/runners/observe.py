@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from paritygate.runners.diffusers_names import denoisers
+
 #: Attention processors that know no backend name of their own -> the backend they are.
 _PROCESSOR_BACKENDS = {"AttnProcessor": "eager", "AttnProcessor2_0": "native"}
 
@@ -48,7 +50,8 @@ class Observer:
             for name, component in sorted(self._pipeline.components.items()):
                 if isinstance(component, torch.nn.Module):
                     self._hook(name, component, stack)
-            stack.enter_context(_watched_steps(self._pipeline.scheduler, self._on_step))
+            if (scheduler := getattr(self._pipeline, "scheduler", None)) is not None:
+                stack.enter_context(_watched_steps(scheduler, self._on_step))
             yield self._seen
 
     def _hook(self, name: str, component: torch.nn.Module, stack: contextlib.ExitStack) -> None:
@@ -125,10 +128,9 @@ def noise_levels(scheduler: Any, timesteps: list[float]) -> list[float] | None:
 
 
 def attention_backend(pipeline: Any) -> str:
-    """The attention backend of the denoiser; several, when its layers differ, are joined by commas."""
-    denoiser = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
+    """The attention backend of the denoisers; several, when layers differ, are joined by commas."""
     names = set()
-    for module in denoiser.modules() if denoiser is not None else ():
+    for module in (module for denoiser in denoisers(pipeline).values() for module in denoiser.modules()):
         processor = getattr(module, "processor", None)
         if processor is None:
             continue

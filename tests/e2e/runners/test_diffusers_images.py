@@ -16,7 +16,7 @@ from paritygate.records.model import Effective
 from paritygate.runners.job import Job, Outputs
 from paritygate.runners.writer import LegWriter, latents_digest
 
-MODEL = Path(__file__).resolve().parents[3] / "tests" / "e2e" / "accuracy" / "tiny_digits" / "model"
+MODEL = Path(__file__).resolve().parents[1] / "accuracy" / "tiny_digits" / "model"
 #: Schedulers of Diffusers speak to NumPy 2.4 in a way that it deprecates.
 OLD_NUMPY_PROTOCOL = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 PROMPTS = ("a red three on a white background", "a blue seven", "a handwritten nine")
@@ -140,16 +140,18 @@ def test_half_precision_is_what_ran_and_its_noise_is_the_noise_handed_out(runner
 def test_only_the_exact_rounding_of_the_noise_handed_out_counts_as_it(runner):
     import torch  # noqa: PLC0415
 
+    from paritygate.runners.diffusers_settings import is_scaled  # noqa: PLC0415
+
     given = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 4, 8, 8), dtype=np.float32))
     handed = given.to(torch.bfloat16)
     scheduler = type("Scheduler", (), {"init_noise_sigma": torch.tensor(14.6)})()
     other = (handed * 14.6).clone()
     other[0, 0, 0, 0] *= 1.01
-    assert runner._is_scaled(handed * torch.tensor(14.6), handed, scheduler)
-    assert runner._is_scaled(handed.float() * torch.tensor(14.6), handed, scheduler)
-    assert not runner._is_scaled(other, handed, scheduler)
-    assert not runner._is_scaled(given * torch.tensor(14.6), handed, scheduler)
-    assert not runner._is_scaled(torch.cat([handed, handed]), handed, scheduler)
+    assert is_scaled(handed * torch.tensor(14.6), handed, scheduler)
+    assert is_scaled(handed.float() * torch.tensor(14.6), handed, scheduler)
+    assert not is_scaled(other, handed, scheduler)
+    assert not is_scaled(given * torch.tensor(14.6), handed, scheduler)
+    assert not is_scaled(torch.cat([handed, handed]), handed, scheduler)
 
 
 @OLD_NUMPY_PROTOCOL

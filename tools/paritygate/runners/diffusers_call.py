@@ -1,0 +1,134 @@
+"""The arguments of one pipeline call: the request, checked against the signature, and the noise of each item."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from paritygate.manifest.case import Item
+from paritygate.runners.diffusers_inputs import picture_size
+from paritygate.runners.diffusers_load import load_dtype
+from paritygate.runners.diffusers_names import near, refused
+from paritygate.runners.job import Job
+
+#: Request keys that speak to the harness, not to a pipeline. Sorted.
+_HARNESS_KEYS = frozenset({"initial_latents", "inputs", "latent_shape", "seed"})
+#: Request keys that a loaded pipeline holds in its configuration when its call does not take them.
+_CONFIGURED_KEYS = frozenset({"boundary_ratio", "flow_shift"})
+#: Request keys that may differ between the items of one batch.
+_PER_ITEM_KEYS = ("prompt", "negative_prompt")
+#: Request key -> the names that pipelines know it by, the first that the pipeline has.
+_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "duration_s": ("audio_length_in_s", "audio_end_in_s", "audio_duration", "audio_duration_s", "duration"),
+        "fps": ("fps", "frame_rate"),
+        "frame_rate": ("frame_rate", "fps"),
+        "num_frames": ("num_frames", "video_length", "frames"),
+    }
+)
+#: Arguments that say how many outputs each prompt gives.
+_COUNTS = ("num_images_per_prompt", "num_videos_per_prompt", "num_waveforms_per_prompt")
+#: How ``prepare_latents`` of a pipeline casts latents that it is given to the dtype that it works in.
+_CASTS_LATENTS = re.compile(r"latents\.to\([^)]*\bdtype\b")
+
+
+def call_arguments(pipeline: Any, job: Job, group: Sequence[Item], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of one call for a group of items, checked against the pipeline's signature.
+
+    Args:
+        pipeline: as loaded.
+        job: the leg's.
+        group: items of one call.
+        inputs: arguments that hold conditioning media; they are not part of the result.
+
+    Raises:
+        LegError: for an argument that the pipeline does not take, or one that differs within a batch.
+    """
+    accepted = [name for name in inspect.signature(type(pipeline).__call__).parameters if name != "self"]
+    arguments: dict[str, Any] = {}
+    for key, value in _shared(group).items():
+        name = next((name for name in _ALIASES.get(key, ()) if name in accepted), key)
+        if name not in accepted and _is_settled(key, value, job, inputs):
+            continue
+        if arguments.get(name, value) != value:
+            raise refused(f"request.{key} is {value}, and the same request gives {name} as {arguments[name]}")
+        arguments[name] = value
+    if job.output.count > 1 and (count := next((name for name in _COUNTS if name in accepted), None)):
+        arguments.setdefault(count, job.output.count)
+    arguments.update(job.spec.get("call") or {})
+    for key in arguments:
+        if key not in accepted:
+            message = f"{type(pipeline).__name__} takes no argument {key!r}{near(key, accepted)}"
+            raise refused(f"{message}; it takes: {', '.join(accepted)}")
+    return arguments
+
+
+def starting_noise(
+    pipeline: Any, job: Job, group: Sequence[Item], arguments: Mapping[str, Any], given: torch.Tensor | None
+) -> dict[str, Any]:
+    """A fresh CPU generator per item, so that no item depends on another, and the shared latents where given.
+
+    Raises:
+        LegError: for shared latents that several outputs of one item would start from.
+    """
+    count = next((int(arguments[name]) for name in _COUNTS if arguments.get(name)), 1)
+    seeds = [int(item.request["seed"]) for item in group if "seed" in item.request]
+    generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+    found: dict[str, Any] = {}
+    if generators:
+        # With several prompts, pipelines want a generator for each output: those of one item draw from one, in turn.
+        found["generator"] = [each for each in generators for _ in range(count)] if len(group) > 1 else generators[0]
+    if given is not None:
+        if count > 1:
+            raise refused(f"{count} outputs per item would start from the same shared latents, and be one output")
+        found["latents"] = given.to(dtype=_latents_dtype(pipeline, job))
+    return found
+
+
+def _shared(group: Sequence[Item]) -> dict[str, Any]:
+    """The requests of a group as one: lists where each item may have its own value."""
+    found: dict[str, Any] = {}
+    for key in dict.fromkeys(key for item in group for key in item.request if key not in _HARNESS_KEYS):
+        values = [item.request.get(key) for item in group]
+        if key in _PER_ITEM_KEYS and len(group) > 1:
+            if any(value is not None for value in values):
+                found[key] = [value or "" for value in values]
+        elif any(value != values[0] for value in values):
+            raise refused(f"request.{key} differs between the items of one batch: {values}")
+        else:
+            found[key] = values[0]
+    return found
+
+
+def _is_settled(key: str, value: Any, job: Job, inputs: Mapping[str, Any]) -> bool:
+    """Whether a key that the call does not take is met without it."""
+    if key in ("fps", "frame_rate"):
+        return job.output.has_video  # the rate of the clip that is written
+    if key in ("width", "height") and (size := picture_size(inputs)) is not None:
+        found = dict(zip(("width", "height"), size, strict=True))[key]
+        if found != value:
+            message = f"request.{key} is {value}, and the pipeline takes its size from the picture, which has {found}"
+            raise refused(message, hint="give it a picture of the size that is asked for")
+        return True
+    return key in _CONFIGURED_KEYS
+
+
+def _latents_dtype(pipeline: Any, job: Job) -> torch.dtype:
+    """The dtype to hand shared latents over in: float32 where the pipeline casts them itself, else the denoiser's.
+
+    Some pipelines (Wan) keep latents in float32 whatever their weights are; others (Stable Diffusion) use what they
+    get as it is, and their denoiser takes its own dtype only.
+    """
+    prepare = getattr(type(pipeline), "prepare_latents", None)
+    if prepare is not None and _CASTS_LATENTS.search(inspect.getsource(prepare)):
+        return torch.float32
+    dtypes = load_dtype(job.spec.get("dtype") or "float32")
+    if isinstance(dtypes, Mapping):
+        names = ("transformer", "unet", "default")
+        return next((dtypes[name] for name in names if name in dtypes), torch.float32)
+    return dtypes

@@ -1,0 +1,115 @@
+"""What took effect in a ``diffusers`` leg, reported under the names that any implementation can use."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from paritygate.manifest.case import Item
+from paritygate.runners.diffusers_outputs import Made
+from paritygate.runners.job import Writer
+from paritygate.runners.observe import Observation, attention_backend, noise_levels, token_rows
+
+#: Arguments whose defaults are reported as well.
+_REPORTED = (
+    "audio_guidance_scale",
+    "guidance_scale",
+    "guidance_scale_2",
+    "image_guidance_scale",
+    "negative_prompt",
+    "num_inference_steps",
+    "strength",
+    "true_cfg_scale",
+)
+
+
+def report_items(
+    group: Sequence[Item],
+    seen: Observation,
+    *,
+    scheduler: Any,
+    given: torch.Tensor | None,
+    handed: torch.Tensor | None,
+    writer: Writer,
+) -> None:
+    """Report tokens, latents and schedule; ``handed`` is ``given`` as the pipeline took it, in its own dtype."""
+    first = seen.first_latents
+    for index, item in enumerate(group):
+        if rows := token_rows(seen, index, batch=len(group)):
+            writer.token_ids(item.id, rows)
+        if first is not None:
+            each = len(first) // len(group)
+            entered = first[index * each : (index + 1) * each]
+            noise = entered
+            if given is not None and handed is not None and is_scaled(entered, handed[index : index + 1], scheduler):
+                noise = given[index : index + 1]
+            writer.initial_latents(item.id, (noise[0] if each == 1 else noise).to("cpu", torch.float32).numpy())
+    if seen.timesteps:
+        writer.schedule(timesteps=list(seen.timesteps), sigmas=noise_levels(scheduler, seen.timesteps))
+
+
+def is_scaled(entered: torch.Tensor, handed: torch.Tensor, scheduler: Any) -> bool:
+    """Whether what entered the first step is exactly what was handed in, times ``init_noise_sigma``.
+
+    Then the float32 tensor behind it is what the leg started from: its rounding to half precision is part of the
+    precision under test, not other noise.
+    """
+    sigma = torch.as_tensor(getattr(scheduler, "init_noise_sigma", 1.0)).to(entered.device)
+    injected = handed.to(entered.device)
+    if injected.shape != entered.shape:
+        return False
+    scaled = ((injected * sigma).to(entered.dtype), injected.to(entered.dtype) * sigma)
+    return any(torch.equal(candidate, entered) for candidate in scaled)
+
+
+def report_settings(pipeline: Any, arguments: Mapping[str, Any], made: Made, *, writer: Writer) -> None:
+    """What took effect for the whole run."""
+    settings = {
+        "attention_backend": attention_backend(pipeline) or None,
+        "device": str(pipeline.device),
+        "threads": torch.get_num_threads(),
+        **{f"config.{name}": _scalar(value) for name, value in sorted(_config(pipeline, arguments, made).items())},
+    }
+    for name, value in settings.items():
+        writer.setting(name, value)
+    writer.environment("pipeline", type(pipeline).__name__)
+
+
+def _config(pipeline: Any, arguments: Mapping[str, Any], made: Made) -> dict[str, Any]:
+    """Call arguments and configuration as they took effect: observed values stand above requested ones."""
+    parameters = inspect.signature(type(pipeline).__call__).parameters
+    config = {name: parameters[name].default for name in _REPORTED if name in parameters} | dict(arguments)
+    config.pop("prompt", None)
+    if "negative_prompt" in config:
+        texts = config.pop("negative_prompt")
+        distinct = {text or "" for text in (texts if isinstance(texts, list) else [texts])}
+        # With several, the token ids tell them apart; no single setting could.
+        config |= {"negative_prompt": distinct.pop()} if len(distinct) == 1 else {}
+    scheduler = getattr(pipeline, "scheduler", None)
+    config |= made.size
+    for name, owner in (("guidance_scale", pipeline), ("num_inference_steps", scheduler)):
+        if name in config and getattr(owner, name, None) is not None:
+            config[name] = getattr(owner, name)
+    if scheduler is not None:
+        facts = {key: value for key, value in scheduler.config.items() if not key.startswith("_")}
+        config |= {f"scheduler.{key}": value for key, value in facts.items()}
+        config["scheduler.class"] = type(scheduler).__name__
+    if (factor := getattr(getattr(getattr(pipeline, "vae", None), "config", None), "scaling_factor", None)) is not None:
+        config["vae.scaling_factor"] = factor
+    if (ratio := getattr(pipeline.config, "boundary_ratio", None)) is not None:
+        config["boundary_ratio"] = ratio
+    return config
+
+
+def _scalar(value: Any) -> str | int | float | bool | None:
+    """A setting as a JSON scalar; ``lambda_min_clipped`` of some schedulers is minus infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return json.dumps(value, default=str, sort_keys=True)
