@@ -18,6 +18,7 @@ from paritygate.errors import ManifestError, ParitygateError, missing_extra, pri
 COMMANDS: dict[str, tuple[str, str]] = {
     "ci": ("ci", "Generate pipelines and check them for drift."),
     "compare": ("compare", "Compare two files or two folders."),
+    "golden": ("golden", "Make, verify, promote and list frozen references."),
     "init": ("init", "Scaffold a project."),
     "metrics": ("metrics", "List what can be measured, or explain one metric."),
     "new": ("new", "Scaffold a case."),
