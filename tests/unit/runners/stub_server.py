@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import zlib
 from email.message import Message
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 HANG = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 
@@ -249,12 +249,11 @@ def start_faults(words: list[str]) -> None:
         threading.Thread(target=flood, daemon=True).start()
     if "forks" in words:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        pids = [os.getpid()]
         for options in ({}, {"start_new_session": True}, {"start_new_session": True, "env": {}}):
             child = subprocess.Popen([sys.executable, "-c", HANG], **options)
-            with open("pids", "a") as stream:
-                print(child.pid, file=stream)
-        with open("pids", "a") as stream:
-            print(os.getpid(), file=stream)
+            pids.append(child.pid)
+        Path("pids").write_text(" ".join(map(str, pids)))
     if "closes-output" in words:
         os.close(1)
         os.close(2)

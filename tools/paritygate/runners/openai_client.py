@@ -14,6 +14,7 @@ import ssl
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -29,6 +30,14 @@ _CONNECT_PAUSE_S = 0.2
 _TICK_S = 0.2
 _ERROR_BYTES = 1 << 16
 _SAID_CHARACTERS = 300
+#: Status -> what most often mends it.
+_HINTS = MappingProxyType(
+    {
+        401: "name the environment variable that holds the server's key: api_key_env",
+        403: "name the environment variable that holds the server's key: api_key_env",
+        404: "check endpoint and url, and what the server calls the model: served_model",
+    }
+)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PORTS = {"http": 80, "https": 443}
 _UNAVAILABLE = frozenset({429, *range(500, 600)})
@@ -38,7 +47,7 @@ class StatusError(LegError):
     """The server answered with another status than 200."""
 
     def __init__(self, message: str, *, status: int) -> None:
-        super().__init__(message, kind="crash")
+        super().__init__(message, kind="crash", hint=_HINTS.get(status, ""))
         self.status = status
 
 
@@ -130,8 +139,10 @@ class Client:
                         decode_content=False,
                     )
                 response = connection.getresponse()
-            self._check(what, response)
-            yield Answer(response, what=what, broken=broken)
+            # One that ends with its connection owns the socket.
+            with contextlib.closing(response):
+                self._check(what, response)
+                yield Answer(response, what=what, broken=broken)
         finally:
             connection.close()
 
@@ -213,7 +224,8 @@ def _reason(error: BaseException) -> str:
     # urllib3 wraps the errors of http.client, and shows them twice.
     inner = next((cause for cause in error.args if isinstance(cause, BaseException)), error)
     text = re.sub(r"<?\w+Connection\([^)]*\)>?|<urllib3[^>]*>", "", str(inner)).strip(" :")
-    return f"the connection broke ({type(inner).__name__}: {text})" if text else "the connection broke"
+    name = type(inner).__name__
+    return f"no whole answer came ({text if text.startswith(name) else f'{name}: {text}'})"
 
 
 def _origin(parts: urllib.parse.SplitResult) -> tuple[str, str, int]:
