@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from paritygate.errors import UsageError
 from paritygate.manifest.case import Asset, Case, Ci, Coverage, InputMedia, Leg, Measure, Measurement, Model, Output
 from paritygate.media.digests import tree_digest
+from paritygate.media.images import encode_png
 from paritygate.records.canonical import sha256_bytes
 from paritygate.runners import devices, preflight, weights
 from paritygate.runners.problems import PreflightReport
@@ -22,7 +24,7 @@ TINY_DIGITS = Path(__file__).resolve().parents[3] / "tests" / "e2e" / "accuracy"
 
 def leg(name="candidate", **changes) -> Leg:
     fields = {"runner": "python", "adapter": None, "python": None, "timeout_s": 60, "requires": {}, "assets": (),
-              "feature": None, "spec": {"entry": "a:b"}}  # fmt: skip
+              "feature": None, "spec": {"entry": "json:dumps", "pipeline": "StableDiffusionPipeline"}}  # fmt: skip
     return Leg(**{"name": name, **fields, **changes})
 
 
@@ -34,8 +36,8 @@ def case(tmp_path) -> Case:
         id="c", base_id="c", variant=None, root=tmp_path, manifest="c.case.yaml", title="", claim="native-parity",
         task="t2i", initial_latents="seeded", inputs=(), output=Output(kind="images", width=8, height=8),
         model=Model(id="org/m", revision=tree_digest(tmp_path / "model"), weights="trained", path="model"),
-        reference=leg("reference", runner="diffusers"), candidate=leg(), low_precision=None, differences=(),
-        measure=Measure(exact=(), parts=(), output=()), checklist_require=(), coverage=Coverage(), document={},
+        reference=leg("reference"), candidate=leg(), low_precision=None, differences=(),
+        measure=Measure(exact=(), parts=(), output=()), checklist_require=(), coverage=Coverage(), document={"request": {"prompt": "7"}},
         ci=Ci(lane="nightly", group=None, sku=("CPU",), cards=0, timeout_minutes=5, sources=(), setup=()),
     )  # fmt: skip
 
@@ -50,7 +52,7 @@ def found(case: Case, **changes) -> list[tuple[str, str]]:
 
 
 def test_a_sound_case_has_no_problem_and_knows_its_device(case):
-    report = check(case)
+    report = check(msgspec.structs.replace(case, reference=leg("reference", runner="diffusers")))
     assert (report.problems, report.notes) == ((), ())
     assert (report.profile.sku, report.profile.platform) == ("CPU", "cpu")
     assert report.interpreters["reference"]["torch"]
@@ -76,8 +78,9 @@ DAMAGE = [
 @pytest.mark.parametrize(("damage", "words"), [row[1:] for row in DAMAGE], ids=[row[0] for row in DAMAGE])
 def test_a_damaged_snapshot_is_found_before_anything_loads(case, damage, words):
     damage(case.root / "model")
+    problems = list(weights.folder_problems(case.root / "model", pipeline=True))
+    assert any(words in message for message in problems), problems
     problems = found(case)
-    assert any(code == "weights" and words in message for code, message in problems), problems
     assert any(code == "revision" and "tree digest" in message for code, message in problems)
 
 
@@ -124,6 +127,7 @@ def test_every_shard_of_an_index_must_be_there(case):
     (folder / "diffusion_pytorch_model.safetensors").rename(folder / "one.safetensors")
     problems = list(weights.folder_problems(case.root / "model", pipeline=True))
     assert problems == [
+        f"{folder / 'one.safetensors'} lacks a, which diffusion_pytorch_model.safetensors.index.json puts there",
         f"{folder / 'two.safetensors'} is missing (named by diffusion_pytorch_model.safetensors.index.json)"
     ]
 
@@ -169,9 +173,10 @@ def test_only_a_digest_that_was_computed_verifies_weights(case):
 
 
 def test_inputs_must_exist_and_have_their_digest(case):
-    (case.root / "a.png").write_bytes(b"picture")
+    picture = encode_png(np.zeros((2, 2, 3), np.uint8))
+    (case.root / "a.png").write_bytes(picture)
     inputs = (
-        InputMedia(role="image", path="a.png", sha256=sha256_bytes(b"picture")),
+        InputMedia(role="image", path="a.png", sha256=sha256_bytes(picture)),
         InputMedia(role="mask", path="a.png", sha256=sha256_bytes(b"another")),
         InputMedia(role="mask", path="b.png", sha256=sha256_bytes(b"another")),
     )
@@ -213,7 +218,7 @@ def test_a_local_build_of_the_required_version_counts(case):
 
 
 def test_output_kinds_that_a_runner_cannot_store_are_refused_for_its_leg_alone(case):
-    case = msgspec.structs.replace(case, output=Output(kind="tensors"))
+    case = msgspec.structs.replace(case, output=Output(kind="tensors"), reference=leg("reference", runner="diffusers"))
     message = "the runner 'diffusers' cannot give tensors in this version, only images, video, audio, video_audio"
     assert found(case) == [("output", message)]
     adapters = {name: leg(name, runner="python", adapter="adapter.py") for name in ("reference", "candidate")}
@@ -222,7 +227,7 @@ def test_output_kinds_that_a_runner_cannot_store_are_refused_for_its_leg_alone(c
 
 def test_what_comparing_needs_is_missing_before_any_leg_runs(case, monkeypatch):
     absent = ("av", "flip_evaluator")
-    monkeypatch.setattr("paritygate.runners.preflight.find_spec", lambda name: None if name in absent else name)
+    monkeypatch.setattr("paritygate.runners.preflight_case.find_spec", lambda name: None if name in absent else name)
     measured = (Measurement(id="a", metric="flip_ldr", aggregate="max", pixels="stored", target=None),)
     flip = msgspec.structs.replace(case, measure=msgspec.structs.replace(case.measure, output=measured))
     assert ("extra", "comparing needs flip_evaluator, not installed here") in found(flip)

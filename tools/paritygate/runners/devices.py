@@ -87,11 +87,19 @@ def profile_for(ci: Ci, available: tuple[Card, ...]) -> DeviceProfile | None:
     """The device profile under which a case runs here, or None when this machine is none that the case allows."""
     if ci.cards == 0:
         return cpu_profile() if CPU_SKU in ci.sku else None
-    for sku in ci.sku:
-        matching = [card for card in available if card.sku == sku]
-        if len(matching) >= ci.cards:
-            return DeviceProfile(platform="cuda", sku=sku, cards=ci.cards, arch=matching[0].arch, name=matching[0].name)
+    if chosen := cards_for(ci, available):
+        first = chosen[0]
+        return DeviceProfile(platform="cuda", sku=first.sku, cards=ci.cards, arch=first.arch, name=first.name)
     return None
+
+
+def cards_for(ci: Ci, available: tuple[Card, ...]) -> tuple[Card, ...]:
+    """The cards on which a case runs here: as many of one allowed kind as it needs, or none."""
+    for sku in ci.sku:
+        matching = tuple(card for card in available if card.sku == sku)
+        if 0 < ci.cards <= len(matching):
+            return matching[: ci.cards]
+    return ()
 
 
 def cpu_profile() -> DeviceProfile:

@@ -22,7 +22,8 @@ class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
 
     ``notes`` are things that could not be checked. ``weights_verified``: whether the digest of the weights was computed
     and is the declared one. ``interpreters``: leg -> what its Python has installed. ``goldens``: leg -> local
-    folder of the verified golden that it reads.
+    folder of the verified golden that it reads. ``fingerprint`` is a digest over everything that the report rests on
+    and that was not looked at anew when it was ``reused``: content of files, and imports.
     """
 
     case: str
@@ -33,6 +34,8 @@ class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
     profile: DeviceProfile | None
     interpreters: dict[str, dict[str, str | None]]
     goldens: dict[str, str] = {}
+    fingerprint: str = ""
+    reused: bool = False
 
     @property
     def hardware_missing(self) -> bool:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from paritygate.errors import MediaError
-from paritygate.manifest.case import Case
+from paritygate.manifest.case import Case, Leg
 from paritygate.media.digests import tree_digest
+from paritygate.runners.weights_headers import file_problem, index_problems, presence_problem, read_json
 
 _WEIGHT_SUFFIXES = (".safetensors", ".bin")
 #: Components of a pipeline that have no weights of their own.
 _WEIGHTLESS = re.compile(r"Scheduler|Tokenizer|Processor|FeatureExtractor|Guider")
+#: What a tokenizer is made of: each row is enough.
+_TOKENIZERS = (
+    ("tokenizer.json",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.txt",),
+    ("*.model",),
+    ("*.tiktoken",),
+    ("tekken.json",),
+)
+#: Files that may be empty.
+_EMPTY_NAMES = frozenset({".gitattributes", ".gitkeep", "__init__.py"})
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_LARGEST_HEADER_BYTES = 100_000_000
+_VARIANT = re.compile(r"\.(fp16|bf16|fp32|ema|non_ema)\b")
+_HALVES = frozenset({"bfloat16", "float16"})
 
 
 def model_folder(case: Case, environ: Mapping[str, str] = os.environ) -> Path:
@@ -42,6 +54,16 @@ def how_to_get(case: Case) -> str:
     return f"{command}, or set {case.model.path_env}" if case.model.path_env else command
 
 
+def components(folder: Path) -> dict[str, tuple[str, str]]:
+    """Component -> the library and the class that ``model_index.json`` names; nothing where it is no pipeline."""
+    data = read_json(folder / "model_index.json")
+    return {
+        name: (str(entry[0]), str(entry[1]))
+        for name, entry in (sorted(data.items()) if isinstance(data, dict) else ())
+        if isinstance(entry, list) and len(entry) == 2 and entry[0] is not None
+    }
+
+
 def folder_problems(folder: Path, *, pipeline: bool) -> Iterator[str]:
     """Everything wrong with a model folder, one sentence each.
 
@@ -50,18 +72,22 @@ def folder_problems(folder: Path, *, pipeline: bool) -> Iterator[str]:
         pipeline: whether it must be a pipeline, with a ``model_index.json``.
     """
     index = folder / "model_index.json"
-    if not index.is_file():
+    if not os.path.lexists(index):
         if pipeline:
             yield f"{folder} has no model_index.json"
-        yield from _weight_problems(folder)
+        yield from _file_problems(folder)
         return
-    data = _read_json(index)
+    if problem := presence_problem(index):
+        yield problem
+        return
+    data = read_json(index)
     if not isinstance(data, dict):
         yield f"{index} is not readable JSON"
         return
-    for name, entry in sorted(data.items()):
-        if isinstance(entry, list) and len(entry) == 2 and entry[0] is not None:
-            yield from _component_problems(folder / name, str(entry[1]))
+    if pipeline and not isinstance(data.get("_class_name"), str):
+        yield f"{index} names no pipeline (_class_name)"
+    for name, (library, kind) in components(folder).items():
+        yield from _component_problems(folder / name, library, kind)
 
 
 def revision_problems(case: Case, folder: Path) -> Iterator[str]:
@@ -84,56 +110,54 @@ def has_digest(case: Case) -> bool:
     return case.model.revision.startswith("sha256:")
 
 
-def _component_problems(folder: Path, kind: str) -> Iterator[str]:
+def least_bytes(folder: Path, leg: Leg) -> int:
+    """The memory that a ``diffusers`` leg's weights take at the very least: the smallest set of files, as loaded."""
+    total = 0
+    for name in components(folder):
+        found: dict[str, int] = {}
+        for path in (folder / name).glob("*"):
+            if path.suffix in _WEIGHT_SUFFIXES and path.is_file() and not _VARIANT.search(path.name):
+                found[path.suffix] = found.get(path.suffix, 0) + path.stat().st_size
+        total += min(found.values(), default=0)
+    dtype = leg.spec.get("dtype")
+    halves = dtype in _HALVES or (isinstance(dtype, Mapping) and not _HALVES.isdisjoint(dtype.values()))
+    return total // 2 if halves else total
+
+
+def _component_problems(folder: Path, library: str, kind: str) -> Iterator[str]:
     if not folder.is_dir() or not any(folder.iterdir()):
         yield f"{folder} is missing ({kind})"
         return
+    names = {path.name for path in folder.iterdir()}
+    if "Scheduler" in kind and "scheduler_config.json" not in names:
+        yield f"{folder / 'scheduler_config.json'} is missing"
+    if "Tokenizer" in kind and not any(all(list(folder.glob(part)) for part in row) for row in _TOKENIZERS):
+        yield f"{folder} holds no tokenizer: neither tokenizer.json nor a vocabulary ({kind})"
+    if not _WEIGHTLESS.search(kind):
+        yield from _config_problems(folder / "config.json", library)
+        if not any(name.endswith((*_WEIGHT_SUFFIXES, ".index.json")) for name in names):
+            yield f"{folder} holds no weights ({kind})"
+    yield from _file_problems(folder)
+
+
+def _config_problems(path: Path, library: str) -> Iterator[str]:
+    if not os.path.lexists(path):
+        yield f"{path} is missing"
+    elif isinstance(data := read_json(path), dict):
+        if library == "diffusers" and not isinstance(data.get("_class_name"), str):
+            yield f"{path} names no class (_class_name)"
+    elif data is not None:
+        yield f"{path} is no JSON object"
+
+
+def _file_problems(folder: Path) -> Iterator[str]:
+    """What is wrong with the files directly in a folder, each said once."""
+    damaged = set()
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.stat().st_size == 0:
-            yield f"{path} is empty"
-    if _WEIGHTLESS.search(kind):
-        return
-    if not (folder / "config.json").is_file():
-        yield f"{folder / 'config.json'} is missing"
-    names = [path.name for path in folder.iterdir()]
-    if not any(name.endswith((*_WEIGHT_SUFFIXES, ".index.json")) for name in names):
-        yield f"{folder} holds no weights ({kind})"
-    yield from _weight_problems(folder)
-
-
-def _weight_problems(folder: Path) -> Iterator[str]:
-    for index in sorted(folder.glob("*.index.json")):
-        data = _read_json(index)
-        shards = data.get("weight_map") if isinstance(data, dict) else None
-        if not isinstance(shards, dict):
-            yield f"{index} is not a readable index of shards"
+        if path.is_dir() or path.name in _EMPTY_NAMES:
             continue
-        for name in sorted({str(shard) for shard in shards.values()}):
-            if not (folder / name).is_file():
-                yield f"{folder / name} is missing (named by {index.name})"
-    for path in sorted(folder.glob("*.safetensors")):
-        if problem := _header_problem(path):
+        if problem := presence_problem(path) or file_problem(path):
+            damaged.add(path)
             yield problem
-
-
-def _header_problem(path: Path) -> str:
-    """Why a safetensors file is not whole; empty when its header and its length agree."""
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            if not 2 <= length <= min(size - 8, _LARGEST_HEADER_BYTES):
-                return f"{path} is no safetensors file, or cut off ({size} bytes)"
-            header = json.loads(stream.read(length))
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        return f"{path} has no readable safetensors header ({type(error).__name__})"
-    expected = 8 + length + max(ends, default=0)
-    return "" if size == expected else f"{path} has {size} bytes, its header says {expected}"
-
-
-def _read_json(path: Path) -> object:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    for index in sorted(set(folder.glob("*.index.json")) - damaged):
+        yield from index_problems(index, damaged=frozenset(damaged))

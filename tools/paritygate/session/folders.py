@@ -94,7 +94,9 @@ def find_run(project: Project, name: str) -> Path | None:
     places = [path.parent if path.name == RECORD_NAME else path]
     if _RUN_ID.fullmatch(name):
         places += sorted(artifacts_folder(project).glob(f"*/{name}"))
-    runs = [place.resolve() for place in places if _is_run(place)]
+    # A case has a preflight.json of its own beside its runs.
+    cases = artifacts_folder(project).resolve()
+    runs = [run for run in (place.resolve() for place in places if _is_run(place)) if run.parent != cases]
     finished = [run for run in runs if (run / RECORD_NAME).is_file()]
     if runs and not finished:
         case = runs[0].parent.name

@@ -20,7 +20,6 @@ from paritygate.manifest.suite import items as items_of
 from paritygate.records.codec import dumps
 from paritygate.records.model import LegRecord, RunRecord, Status
 from paritygate.records.store import write_text_atomic
-from paritygate.runners import preflight
 from paritygate.runners.devices import cpu_profile
 from paritygate.runners.leg import Latents
 from paritygate.runners.problems import PreflightReport
@@ -30,7 +29,8 @@ from paritygate.session.conclude import Run, conclude, without_hardware
 from paritygate.session.history import earlier_record
 from paritygate.session.latents import shared_latents
 from paritygate.session.legs import LegRun, Setting, joined, read_legs, refuse_used_leg, run_one
-from paritygate.session.progress import Progress, Watcher, silent
+from paritygate.session.preflight import preflight_case
+from paritygate.session.progress import Watcher, silent
 
 #: Verdict -> exit code, where the verdict alone decides.
 _EXIT_CODES = {
@@ -137,26 +137,6 @@ def compare_run(case: Case, project: Project, *, run_id: str, in_ci: bool, progr
         earlier=earlier_record(folder),
     )
     return conclude(run, legs, shared_latents(case, run.items, folder), watch=progress)
-
-
-def preflight_case(
-    case: Case,
-    project: Project,
-    registries: Registries,
-    *,
-    only: LegName | None = None,
-    progress: Watcher = silent,
-) -> PreflightReport:
-    """Everything that the case (or one leg of it) lacks on this machine; nothing is loaded."""
-    progress(Progress(case=case.id, stage="preflight"))
-    hardware = registries.hardware.get(case.ci.sku[0])
-    return preflight.check(
-        case,
-        legs=tuple(leg for leg in case.legs if only in (None, leg.name)),
-        artifacts=folders.artifacts_folder(project),
-        items=len(items_of(case)),
-        queue=hardware.queue if hardware else "",
-    )
 
 
 def exit_code(record: RunRecord, *, in_ci: bool, allow_provisional: bool) -> ExitCode:

@@ -1,0 +1,134 @@
+"""Whether a leg's interpreter can import every class that its pipeline needs: real classes, none that is a dummy."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from paritygate.errors import ArtifactError
+from paritygate.manifest.cache import cache_folder
+from paritygate.manifest.case import Case, Leg
+from paritygate.records.canonical import canonical_json, sha256_bytes
+from paritygate.records.store import write_text_atomic
+from paritygate.runners import probe_imports
+from paritygate.runners.leg import interpreter, leg_environment
+from paritygate.runners.problems import PreflightProblem
+from paritygate.runners.weights import components
+
+#: Importing torch and a pipeline takes seconds, and minutes from a cold network disk.
+_TIMEOUT_S = 600
+#: Variables that change what an import gives, besides those of Python itself; their beginnings.
+_VARIABLES = ("CUDA", "DIFFUSERS", "HIP", "HSA", "LD_", "NVIDIA", "PYTHON", "ROCR", "TORCH", "TRANSFORMERS", "USE_")
+
+
+def import_problems(
+    case: Case, leg: Leg, *, folder: Path, device: str, packages: str, environ: Mapping[str, str]
+) -> list[PreflightProblem]:
+    """What a ``diffusers`` leg cannot import; nothing is read of the weights.
+
+    A clean answer is kept in the user's cache and holds until a package, a variable or the question changes.
+
+    Args:
+        case: the case.
+        leg: the leg.
+        folder: where the weights are; its ``model_index.json`` names classes.
+        device: where the leg runs (``cpu``, ``cuda``).
+        packages: the digest of what its interpreter has installed.
+        environ: where variables are looked up.
+    """
+    request = {
+        "classes": _classes(leg, folder),
+        "attention_backend": leg.spec.get("attention_backend") or "",
+        "device": str(leg.spec.get("device") or device).partition(":")[0],
+    }
+    python, environment = interpreter(case, leg), leg_environment(leg, environ)
+    key = _key(python, request, packages, environment)
+    if _answered(case.root, key):
+        return []
+    try:
+        found = _ask(python, request, root=case.root, environment=environment)
+    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
+        return [_unanswered(leg, python, error)]
+    if not found:
+        _keep(case.root, key)
+    return [PreflightProblem(code=code, message=message, fix=fix, leg=leg.name) for code, message, fix in found]
+
+
+def _classes(leg: Leg, folder: Path) -> list[tuple[str, str, str]]:
+    """Every class that the leg will need: where it is named, its library and its name."""
+    wanted = [("pipeline", "diffusers", str(leg.spec["pipeline"]))]
+    wanted += [
+        (f"{key}.class", "diffusers", str(leg.spec[key]["class"]))
+        for key in ("scheduler", "cache")
+        if leg.spec.get(key)
+    ]
+    wanted += [
+        (f"model_index.json: {name}", library, kind)
+        for name, (library, kind) in components(folder).items()
+        if not (folder / name / f"{library}.py").is_file() and not (name == "scheduler" and leg.spec.get("scheduler"))
+    ]
+    return wanted
+
+
+def _ask(python: str, request: Any, *, root: Path, environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    source = Path(probe_imports.__file__).read_text(encoding="utf-8")
+    done = subprocess.run(
+        [python, "-c", source, msgspec.json.encode(request).decode()],
+        capture_output=True,
+        timeout=_TIMEOUT_S,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        cwd=root,
+        env=dict(environment),
+    )
+    return msgspec.json.decode(done.stdout, type=list[tuple[str, str, str]])
+
+
+def _unanswered(leg: Leg, python: str, error: Exception) -> PreflightProblem:
+    said = getattr(error, "stderr", None) or b""
+    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    reason = (lines or str(error).splitlines() or [type(error).__name__])[-1][:300]
+    return PreflightProblem(
+        code="import",
+        message=f"{python} died while it imported diffusers: {reason}",
+        fix="reinstall torch, diffusers and transformers in the leg's Python",
+        leg=leg.name,
+    )
+
+
+def _key(python: str, request: Any, packages: str, environment: Mapping[str, str]) -> str:
+    source = Path(probe_imports.__file__).read_bytes()
+    variables = {name: value for name, value in environment.items() if name.startswith(_VARIABLES)}
+    return sha256_bytes(source + canonical_json([python, os.path.realpath(python), request, packages, variables]))
+
+
+def _answered(root: Path, key: str) -> bool:
+    """Whether the question was answered before, with nothing missing; only what nobody else can write counts."""
+    folder = _place(root)
+    with suppress(OSError):
+        if folder is not None:
+            state = folder.lstat()
+            is_private = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o077
+            return is_private and (folder / key.removeprefix("sha256:")).is_file()
+    return False
+
+
+def _keep(root: Path, key: str) -> None:
+    folder = _place(root)
+    with suppress(OSError, ArtifactError):
+        if folder is not None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_text_atomic(folder / key.removeprefix("sha256:"), "", durable=False)
+
+
+def _place(root: Path) -> Path | None:
+    """The folder of answers of all projects, beside the cache of manifests and as private; never in the checkout."""
+    folder = cache_folder(root)
+    return None if folder is None else folder.with_name("imports")
