@@ -57,7 +57,7 @@ _BY_MESSAGE = MappingProxyType(
             r"|(?:no module named|cannot import name .* from) '(?:aiter|flash_attn|sageattention|triton|xformers)",
             re.IGNORECASE,
         ),
-        "memory": re.compile(r"out of memory|can(?:'|no)t allocate memory|bad_alloc", re.IGNORECASE),
+        "memory": re.compile(r"out of memory|can(?:'|no)t allocate memory|bad_alloc|\b\w*MemoryError\b", re.IGNORECASE),
         "weights": re.compile(
             r"no file named .*(?:safetensors|\.bin)|does not appear to have a file named|size mismatch for"
             r"|deserializing header|in the cached files",

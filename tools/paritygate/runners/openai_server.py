@@ -17,6 +17,7 @@ from paritygate.errors import InfrastructureError, LegError
 from paritygate.runners.command import environment
 from paritygate.runners.failures import Failure, classify, classify_exit, first_error_line
 from paritygate.runners.job import Job
+from paritygate.runners.leglog import settle
 from paritygate.runners.openai_client import Client
 from paritygate.runners.openai_wire import Deadline
 
@@ -47,6 +48,7 @@ class Server:
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.child.wait(timeout=wait_s)
+            settle()
             failure = classify_exit(code, self._log)
             raise LegError(f"the server {failure.message}", kind=_kind(failure, self._log))
 
