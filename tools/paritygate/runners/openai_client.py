@@ -28,6 +28,8 @@ from paritygate.runners.openai_wire import Answer, Deadline, watched
 _CONNECT_ATTEMPTS = 3
 _CONNECT_PAUSE_S = 0.2
 _TICK_S = 0.2
+#: A process that has just died shows a moment later than its connections.
+_PATIENCE_S = 2.0
 _ERROR_BYTES = 1 << 16
 _SAID_CHARACTERS = 300
 #: Status -> what most often mends it.
@@ -120,9 +122,9 @@ class Client:
         target = urllib.parse.quote(path if is_whole_path else self._prefix + path, safe="/%?&=+:@!$'()*,;~-._")
 
         def broken() -> contextlib.AbstractContextManager[None]:
-            return self._in_words(what, deadline)
+            return self._in_words(what, deadline, patience_s=_PATIENCE_S)
 
-        with broken():
+        with self._in_words(what, deadline, patience_s=0.0):
             connection = self._connect(deadline, attempts)
         try:
             with broken():
@@ -166,7 +168,7 @@ class Client:
         raise AssertionError("there is at least one attempt")
 
     @contextlib.contextmanager
-    def _in_words(self, what: str, deadline: Deadline) -> Iterator[None]:
+    def _in_words(self, what: str, deadline: Deadline, *, patience_s: float) -> Iterator[None]:
         """Turn whatever a broken connection raises into one error that says who is at fault."""
         try:
             yield
@@ -174,8 +176,7 @@ class Client:
             raise InfrastructureError(f"{what}: the host {printable(self._host)} has no address") from error
         except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
             deadline.check(what)
-            # A process that has just died shows a moment later than its connections.
-            self._alive(2.0)
+            self._alive(patience_s)
             raise LegError(f"{what}: {self.clean(_reason(error))}", kind="crash") from error
 
     def _check(self, what: str, response: BaseHTTPResponse) -> None:
