@@ -105,10 +105,10 @@ def mismatches(case: Case, golden: Golden) -> Iterator[str]:
 def _request_mismatches(case: Case, held: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """The first item that is answered otherwise than asked: the others most often follow from it."""
     wanted = {item.id: item.request for item in items_of(case)}
-    for item_id in sorted({*wanted, *held}):
-        if item_id not in held or item_id not in wanted:
-            yield f"has {len(held)} items, the suite {len(wanted)}: {item_id} is only in one of them"
-            return
+    if one_sided := sorted(held.keys() ^ wanted.keys()):
+        yield f"has {len(held)} items, the suite {len(wanted)}: {one_sided[0]} is only in one of them"
+        return
+    for item_id in sorted(wanted):
         here, there = wanted[item_id], held[item_id]
         keys = [key for key in sorted({*here, *there}) if _spelled(here, key) != _spelled(there, key)]
         if keys:

@@ -105,7 +105,9 @@ def _name_problems(files: Mapping[str, object], beside: tuple[str, ...]) -> Iter
     for name in files:
         if reason := _unusable(name):
             yield f"{name[:MAX_NAME]!r} {reason}"
-        elif (other := seen.setdefault(_same(name), name)) is not name:
+        elif name in beside:
+            yield f"{name!r} is the list itself"
+        elif (other := seen.setdefault(_same(name), name)) != name:
             yield f"{name!r} and {other!r} are one name where letter case or Unicode form do not count"
 
 

@@ -1,0 +1,217 @@
+"""From the reference leg to a version that a case is held against, through the real command line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+REASON = ("--reason", "looked at")
+
+
+def promoted(demo, *words):
+    code, created = demo.json("golden", "create", "demo", *words)
+    assert (code, created["reasons"]) == (0, [])
+    code, result = demo.json("golden", "promote", created["draft"], *REASON)
+    assert code == 0
+    return result["golden"]
+
+
+def golden_case(demo, golden, *, generator="", name="frozen"):
+    named = f'name: {golden["name"]}, version: {golden["version"]}, digest: "{golden["digest"]}"'
+    demo.write(name=name, reference=f"{{runner: golden, golden: {{{named}{generator}}}}}", claim="golden-regression")
+
+
+def test_a_golden_is_made_promoted_compared_with_and_found_out_when_one_byte_of_it_changes(demo):
+    golden = promoted(demo)
+    folder = demo.root / "goldens" / "demo" / "v1"
+    assert (golden["name"], golden["version"]) == ("demo", 1)
+    golden_case(demo, golden)
+    code, out, err = demo.call("run", "frozen", "--json")
+    (result,) = json.loads(out)["cases"]
+    assert (code, result["status"], result["measurements"]) == (3, "unvalidated", {"output.abs_diff_max.max": 0.0}), err
+    assert demo.call("golden", "verify")[0] == 0
+
+    png = folder / "outputs" / "000" / "0.png"
+    data = bytearray(png.read_bytes())
+    data[-20] ^= 1
+    png.write_bytes(data)
+    code, out, err = demo.call("run", "frozen")
+    assert code == 3
+    assert "outputs/000/0.png was altered" in err
+    code, out, _ = demo.call("golden", "verify")
+    assert code == 1
+    assert "outputs/000/0.png was altered" in out
+
+
+def test_a_golden_keeps_what_it_was_made_of_and_no_folder_of_this_machine(demo, make):
+    promoted(demo)
+    text = (demo.root / "goldens/demo/v1/golden.json").read_text()
+    golden = make.read(demo.root / "goldens/demo/v1")
+    assert golden.generator.commit == demo.git("rev-parse", "HEAD").strip()
+    assert (golden.generator.dirty, golden.promotable, golden.reason) == (False, True, "looked at")
+    assert [item.request["prompt"] for item in golden.items] == ["one", "two"]
+    assert golden.settings["attention_backend"] == "native"
+    assert golden.reference.versions["numpy"] == np.__version__
+    assert golden.environment["where"] == "cases/reference.py"
+    assert golden.generator.profile["sku"] == "CPU"
+    assert str(demo.root) not in text + (demo.root / "goldens/demo/v1/outputs/effective.json").read_text()
+    assert {Path(name).name for name in golden.files} == {"0.png", "0.float.npy", "effective.json"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda demo: demo.adapter("pixels = pixels * 1"), "the worktree is not clean (M cases/reference.py)"),
+        (lambda demo: (demo.root / "stray.txt").write_text("x"), "the worktree is not clean (?? stray.txt)"),
+        (lambda demo: (demo.write(reference="{runner: python, adapter: reference.py}"), demo.commit()),
+         "the reference pins no distribution"),
+        (lambda demo: (demo.write(reference='{runner: python, adapter: reference.py, requires: {numpy: ">=1"}}'),
+                       demo.commit()), "requires numpy >=1, which is not one version"),
+        (lambda demo: (demo.adapter("pixels = pixels * 0"), demo.commit()), "item 000"),
+        (lambda demo: (demo.adapter("pixels[2, 3] = np.nan"), demo.commit()), "NaN or infinite"),
+        (lambda demo: (demo.adapter("if item.id == '001': continue"), demo.commit()), "gave no output (item 001)"),
+        (lambda demo: (demo.root / ".git").rename(demo.root / "git"), "is not in a git repository"),
+        (lambda demo: ((demo.root / ".gitignore").write_text("reference.py\nartifacts/\n"),
+                       demo.git("rm", "--cached", "-q", "cases/reference.py"), demo.commit()),
+         "git does not hold cases/reference.py"),
+    ],
+)  # fmt: skip
+def test_a_draft_that_could_not_be_made_again_says_why_and_is_not_promoted(demo, spoil, reason):
+    spoil(demo)
+    code, created = demo.json("golden", "create", "demo")
+    assert (code, created["promotable"]) == (0, False)
+    assert reason in "; ".join(created["reasons"])
+    code, _, err = demo.call("golden", "promote", created["draft"], *REASON)
+    assert code == 1
+    assert reason in err
+    assert not (demo.root / "goldens").exists()
+
+
+def test_weights_that_nothing_shows_are_not_the_revision(demo, monkeypatch, tmp_path):
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    (weights / "weights.bin").write_bytes(b"any")
+    monkeypatch.setenv("DEMO_MODEL", str(weights))
+    path = demo.root / "cases/demo.case.yaml"
+    line = next(line for line in path.read_text().splitlines() if line.startswith("model:"))
+    pinned = f"model: {{id: demo-model, revision: {'a' * 40}, weights: trained, path_env: DEMO_MODEL}}"
+    path.write_text(path.read_text().replace(line, pinned))
+    demo.commit()
+    _, created = demo.json("golden", "create", "demo")
+    assert created["reasons"] == [f"the weights of demo-model were not verified against the revision {'a' * 40}"]
+
+
+def test_an_edited_draft_is_not_promoted(demo, make):
+    demo.adapter("pixels = pixels * 1")
+    _, created = demo.json("golden", "create", "demo")
+    draft = demo.root / created["draft"]
+    text = (draft / "golden.json").read_text()
+    edited = json.loads(text) | {"promotable": True, "reasons": []}
+    make.rewrite(draft, edited)
+    code, _, err = demo.call("golden", "promote", created["draft"], *REASON)
+    assert code == 1
+    assert "the worktree was not clean" in err
+
+
+def test_a_new_version_needs_an_oracle_says_what_moved_and_leaves_the_old_one_as_it_is(demo, make):
+    golden = promoted(demo)
+    old = demo.root / "goldens/demo/v1"
+    before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
+    demo.adapter("pixels[0, 0, 0] += np.float32(0.25)")
+    demo.commit()
+    _, created = demo.json("golden", "create", "demo")
+    code, _, err = demo.call("golden", "promote", created["draft"], *REASON)
+    assert code == 2
+    assert "needs an oracle" in err
+    code, result = demo.json("golden", "promote", created["draft"], *REASON, "--oracle", "the text encoder agrees")
+    assert code == 0
+    assert (result["golden"]["version"], result["before"]) == (2, golden)
+    largest = {entry["file"]: entry["largest"] for entry in result["moved"]}
+    assert largest["000/0.float.npy"] == pytest.approx(0.25)
+    assert largest["000/0.png"] == pytest.approx(0.25, abs=0.005)
+    new = make.read(demo.root / "goldens/demo/v2")
+    assert (new.oracle, new.replaces) == ("the text encoder agrees", golden["digest"])
+    assert {path: path.read_bytes() for path in old.rglob("*") if path.is_file()} == before
+
+
+def test_nothing_is_promoted_over_a_version_that_was_altered(demo):
+    promoted(demo)
+    (demo.root / "goldens/demo/v1/outputs/000/0.png").write_bytes(b"x")
+    demo.commit()
+    _, created = demo.json("golden", "create", "demo")
+    code, _, err = demo.call("golden", "promote", created["draft"], *REASON, "--oracle", "o")
+    assert code == 1
+    assert "outputs/000/0.png has 1 bytes" in err
+    assert not (demo.root / "goldens/demo/v2").exists()
+
+
+def test_no_golden_is_made_or_promoted_in_ci(demo, monkeypatch):
+    _, created = demo.json("golden", "create", "demo")
+    monkeypatch.setenv("CI", "true")
+    for words in (("create", "demo"), ("promote", created["draft"], *REASON)):
+        code, _, err = demo.call("golden", *words)
+        assert code == 1
+        assert "in CI" in err
+    assert not (demo.root / "goldens").exists()
+
+
+def test_a_golden_leg_is_made_again_by_its_generator(demo):
+    golden = promoted(demo)
+    generator = f', generator: {{runner: python, adapter: reference.py, requires: {{numpy: "=={np.__version__}"}}}}'
+    golden_case(demo, golden, generator=generator)
+    demo.commit()
+    code, created = demo.json("golden", "create", "frozen", "--name", "demo")
+    assert (code, created["name"], created["reasons"]) == (0, "demo", [])
+    code, result = demo.json("golden", "promote", created["draft"], *REASON, "--oracle", "o")
+    assert code == 0
+    assert {entry["largest"] for entry in result["moved"]} == {0.0}
+
+
+def test_a_golden_without_a_generator_cannot_be_made_from_its_own_case(demo):
+    golden_case(demo, promoted(demo))
+    code, _, err = demo.call("golden", "create", "frozen")
+    assert code == 2
+    assert "reference.golden.generator" in err
+
+
+def test_a_leg_that_breaks_leaves_no_draft(demo):
+    demo.adapter("raise MemoryError")
+    demo.commit()
+    code, _, err = demo.call("golden", "create", "demo")
+    assert code == 4
+    assert "log.txt" in err
+    assert not (demo.root / "artifacts/goldens").exists()
+
+
+def test_a_golden_that_answers_another_request_is_refused_before_anything_runs(demo):
+    golden_case(demo, promoted(demo))
+    path = demo.root / "cases/frozen.case.yaml"
+    path.write_text(path.read_text().replace("guidance_scale: 3.0", "guidance_scale: 4.0"))
+    code, _, err = demo.call("run", "frozen")
+    assert code == 3
+    assert "golden demo v1 answers another request for item 000: guidance_scale" in err
+
+
+def test_the_list_tells_used_orphaned_and_missing_goldens_and_drafts(demo):
+    golden_case(demo, promoted(demo))
+    missing = {"name": "lost", "version": 3, "digest": "sha256:" + "0" * 64}
+    golden_case(demo, missing, name="losing")
+    demo.commit()
+    _, created = demo.json("golden", "create", "demo", "--name", "other")
+    code, _ = demo.json("golden", "promote", created["draft"], *REASON)
+    assert code == 0
+    code, result = demo.json("golden", "list")
+    assert code == 1
+    states = {(entry["name"], entry["version"]): (entry["state"], entry["cases"]) for entry in result["goldens"]}
+    assert states == {
+        ("demo", 1): ("used", ["frozen"]), ("lost", 3): ("missing", ["losing"]), ("other", 1): ("orphan", []),
+    }  # fmt: skip
+    assert [draft["name"] for draft in result["drafts"]] == ["demo", "other"]
+    code, out, _ = demo.call("golden", "verify", "lost")
+    assert code == 1
+    assert "golden lost v3 is missing" in out
+    assert "paritygate golden create" in out
+    code, _, err = demo.call("run", "losing")
+    assert code == 3
+    assert "golden lost v3 is missing" in err
