@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import psutil
 import pytest
 
@@ -112,3 +113,15 @@ class Left:
 @pytest.fixture
 def left() -> type[Left]:
     return Left
+
+
+@pytest.fixture
+def make_case() -> Callable[..., tuple[Case, tuple[Item, ...]]]:
+    """Builds the case of these legs, with changes, and its suite."""
+
+    def build(root: Path, **changes):
+        leg = Leg(name="candidate", runner="python", adapter="a.py", python=None, timeout_s=9, requires={}, assets=(),
+                  feature=None, spec={})  # fmt: skip
+        return msgspec.structs.replace(case_of(root, leg), **changes), ITEMS
+
+    return build

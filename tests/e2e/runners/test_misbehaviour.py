@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paritygate.compare.compare import compare_legs
+from paritygate.manifest.case import Measure, Measurement, Output
 from paritygate.media.images import encode_png
 from paritygate.records.canonical import sha256_bytes, sha256_file
 from paritygate.runners.process import MAX_LOG_BYTES
@@ -121,7 +123,7 @@ def indented(code: str) -> str:
 @pytest.mark.parametrize("runner", STARTS)
 def test_a_leg_that_misbehaves_is_ended_within_bounds_and_told_in_its_class(tmp_path, run_one, left, runner, deed):
     before = own_peak_bytes()
-    ran = STARTS[runner](tmp_path, indented(DEEDS[deed]), run_one, timeout_s=3 if "hangs" in deed else 30)
+    ran = STARTS[runner](tmp_path, indented(DEEDS[deed]), run_one, timeout_s=2.5 if "hangs" in deed else 30)
     assert own_peak_bytes() - before < 32 << 20
     kind, words, logged = EXPECTED[deed]
     assert ran.record.failure == kind, ran.record.message
@@ -132,7 +134,7 @@ def test_a_leg_that_misbehaves_is_ended_within_bounds_and_told_in_its_class(tmp_
     with log.open("rb") as stream:
         assert logged.encode() in stream.read(1 << 16)
     assert log.stat().st_size <= MAX_LOG_BYTES
-    assert ran.seconds < (3 if kind == "timeout" else 0) + 6
+    assert ran.seconds < (2.5 if kind == "timeout" else 0) + 6
     assert ran.peak_bytes < MEMORY_BYTES
     assert left.marked() == []
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -275,3 +277,73 @@ def test_a_frozen_leg_that_is_killed_is_told_and_leaves_nothing(frozen, run_one,
     killer.join(10)
     assert (ran.record.failure, ran.record.exit_code) == ("killed", -9)
     assert left.marked() == []
+
+
+HALF = f"""
+    half = bytes.fromhex({encode_png(PIXELS).hex()!r})[:60]
+    folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else "outputs", "0000")
+    folder.mkdir(parents=True)
+    (folder / "0.png").write_bytes(half)
+    print('working', flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("runner", "words"),
+    [
+        ("python", "exited with code 0 before it had finished; log: working"),
+        ("diffusers", "exited with code 0 before it had finished; log: working"),
+        ("command", "0000/0.png: truncated or damaged PNG"),
+        ("openai", "the server exited with code 0 before it had finished; log: working"),
+    ],
+)
+def test_a_leg_that_leaves_half_a_file_and_says_that_all_is_well_is_broken(tmp_path, run_one, left, runner, words):
+    ran = STARTS[runner](tmp_path, indented(HALF), run_one)
+    assert ran.record.failure == "crash"
+    assert words in ran.record.message
+    assert ran.record.items == ()
+    assert left.marked() == []
+
+
+STUB = Path(__file__).parents[2] / "unit/runners/stub_server.py"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        ("half-image", "crash", "truncated or damaged"),
+        ("short", "crash", ""),
+        ("die@1", "crash", "the card fell off the bus"),
+        ("silent@1", "timeout", "request_timeout_s: 2"),
+    ],
+)
+def test_a_server_that_breaks_off_keeps_what_it_had_answered(run_one, left, fault, kind, words):
+    server = ["{python}", str(STUB), "{port}", fault]
+    ran = run_one("openai", server=server, endpoint="images/generations", request_timeout_s=2)
+    assert ran.record.failure == kind, ran.record.message
+    assert words in ran.record.message
+    assert [item.id for item in ran.record.items] == (["0000"] if "@1" in fault else [])
+    assert left.marked() == []
+
+
+def test_half_a_file_that_an_adapter_hands_on_is_found_by_the_comparison(tmp_path, run_one, make_case):
+    """A file that the engine encoded is taken as it is: whether it is whole shows when it is read."""
+    (tmp_path / "adapter.py").write_text(
+        "import numpy as np\n"
+        "def run(job, writer):\n"
+        "    for item in job.items:\n"
+        "        np.savez('a.npz', a=np.arange(500.0))\n"
+        "        data = open('a.npz', 'rb').read()\n"
+        "        open('a.npz', 'wb').write(data[: len(data) // (1 + (item.id == '0001'))])\n"
+        "        writer.tensors(item.id, 'a.npz')\n"
+    )
+    ran = run_one("python", adapter="adapter.py")
+    assert ran.record.failure is None, ran.record.message
+    measured = Measurement(id="a", metric="relative_l2", aggregate="max", pixels="stored", target=None)
+    case, items = make_case(
+        tmp_path, output=Output(kind="tensors"), measure=Measure(exact=(), parts=(), output=(measured,))
+    )
+    found = compare_legs(case, items, reference=ran.record, candidate=ran.record, run_dir=tmp_path / "run")
+    assert {(finding.code, finding.item) for finding in found.invalid} == {("unreadable", "0001")}
+    assert found.measurements == ()
