@@ -37,7 +37,8 @@ def case(tmp_path) -> Case:
         task="t2i", initial_latents="seeded", inputs=(), output=Output(kind="images", width=8, height=8),
         model=Model(id="org/m", revision=tree_digest(tmp_path / "model"), weights="trained", path="model"),
         reference=leg("reference"), candidate=leg(), low_precision=None, differences=(),
-        measure=Measure(exact=(), parts=(), output=()), checklist_require=(), coverage=Coverage(), document={"request": {"prompt": "7"}},
+        measure=Measure(exact=(), parts=(), output=()), checklist_require=(), coverage=Coverage(),
+        document={"request": {"prompt": "7"}},
         ci=Ci(lane="nightly", group=None, sku=("CPU",), cards=0, timeout_minutes=5, sources=(), setup=()),
     )  # fmt: skip
 
@@ -128,7 +129,7 @@ def test_every_shard_of_an_index_must_be_there(case):
     problems = list(weights.folder_problems(case.root / "model", pipeline=True))
     assert problems == [
         f"{folder / 'one.safetensors'} lacks a, which diffusion_pytorch_model.safetensors.index.json puts there",
-        f"{folder / 'two.safetensors'} is missing (named by diffusion_pytorch_model.safetensors.index.json)"
+        f"{folder / 'two.safetensors'} is missing (named by diffusion_pytorch_model.safetensors.index.json)",
     ]
 
 

@@ -23,6 +23,20 @@ BACKENDS = {
     "speech": ("torchaudio", "torchaudio"),
     "vision": ("PIL", "pillow"),
 }
+#: What libraries raise while they load.
+IMPORT_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
 
 
 def class_problem(place: str, library: str, name: str) -> list[str] | None:
@@ -34,7 +48,7 @@ def class_problem(place: str, library: str, name: str) -> list[str] | None:
         else:
             module = importlib.import_module(library)
         found = getattr(module, remapped(name) if library == "transformers" else name)
-    except Exception as error:  # noqa: BLE001 - whatever a library raises while it loads is the answer
+    except IMPORT_ERRORS as error:
         version = getattr(sys.modules.get(library, diffusers), "__version__", "")
         text = f"{place}: {name} cannot be imported from {library} {version}: {last_line(error)}"
         return ["import", text, f"install the version of {library} that has it, or what the message names"]
