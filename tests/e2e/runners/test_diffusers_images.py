@@ -90,7 +90,9 @@ def test_what_took_effect_is_observed_and_observing_changes_nothing(runner, make
 
     settings = effective.settings
     wanted = {f"config.scheduler.{key}": value for key, value in config.items() if not key.startswith("_")} | {
-        "attention_backend": "native", "batch_size": 1, "device": "cpu", "threads": 1,
+        "attention_backend": "native", "batch_size": 1, "device": "cpu", "threads": 1, "flags_changed": "none",
+        "flags.autocast": False, "flags.default_dtype": "float32", "flags.deterministic_algorithms": False,
+        "flags.float32_matmul_precision": "highest",
         "dtype.text_encoder": "float32", "dtype.unet": "float32", "dtype.vae": "float32",
         "config.guidance_scale": 3.0, "config.height": 32, "config.width": 32, "config.negative_prompt": "",
         "config.num_inference_steps": 3, "config.scheduler.class": "DDIMScheduler",
@@ -163,8 +165,8 @@ def test_a_scheduler_with_an_infinite_setting_runs_and_spells_it(runner, make_jo
 
 def test_the_pipeline_goes_where_the_case_runs_unless_the_leg_says_otherwise(runner, make_job):
     job = msgspec.structs.replace(make_job(items=1, steps=1), device="meta")
-    assert str(runner.load(job).device) == "meta"
-    assert str(runner.load(msgspec.structs.replace(job, spec={**job.spec, "device": "cpu"})).device) == "cpu"
+    assert str(runner.load(job)[0].device) == "meta"
+    assert str(runner.load(msgspec.structs.replace(job, spec={**job.spec, "device": "cpu"}))[0].device) == "cpu"
 
 
 def test_without_guidance_there_is_one_row_of_tokens(runner, make_job):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,19 @@ from paritygate.manifest.case import Item
 from paritygate.runners.diffusers_call import call_arguments, starting_noise
 from paritygate.runners.diffusers_inputs import load_inputs
 from paritygate.runners.diffusers_load import load
-from paritygate.runners.diffusers_names import refused
+from paritygate.runners.diffusers_names import denoisers, refused
 from paritygate.runners.diffusers_outputs import made_of, store
-from paritygate.runners.diffusers_settings import report_items, report_settings
+from paritygate.runners.diffusers_settings import (
+    device_of,
+    report_features,
+    report_flags,
+    report_items,
+    report_settings,
+)
 from paritygate.runners.job import Job, Writer
-from paritygate.runners.observe import Observer
+from paritygate.runners.observe import Observer, is_compiled
+from paritygate.runners.observe_environment import libraries, numeric_flags
+from paritygate.runners.observe_work import WorkCounter
 
 
 def run(job: Job, writer: Writer) -> None:
@@ -30,27 +39,37 @@ def run(job: Job, writer: Writer) -> None:
             output of another kind than declared.
     """
     torch.set_num_threads(int(job.spec.get("threads") or 1))
-    pipeline = load(job)
+    pipeline, weights = load(job)
     inputs, facts = load_inputs(job, pipeline)
-    if facts:
-        writer.environment("inputs", facts)
-    observer = Observer(pipeline)
+    observer, work = Observer(pipeline), WorkCounter(_cached(pipeline, job))
     latents = None if job.latents is None else np.load(job.latents, allow_pickle=False)
+    flags = numeric_flags(device_of(pipeline))
     for start, group in _groups(job):
         given = None if latents is None else torch.from_numpy(latents[start : start + len(group)].copy())
         arguments = call_arguments(pipeline, job, group, inputs)
         noise = starting_noise(pipeline, job, group, arguments, given)
-        with observer.watch() as seen:
+        with observer.watch() as seen, work.watch():
             result = pipeline(**arguments, **inputs, **noise, **_output_type(pipeline))
         made = made_of(result, job, pipeline)
         scheduler = getattr(pipeline, "scheduler", None)
         report_items(group, seen, scheduler=scheduler, given=given, handed=noise.get("latents"), writer=writer)
         if start == 0:
-            report_settings(pipeline, arguments, made, writer=writer)
+            report_settings(pipeline, arguments, made, seen, writer=writer)
             writer.setting("batch_size", len(group))
         store(job, group, made, writer)
-    for name, found in sorted(observer.dtypes.items()):
-        writer.setting(f"dtype.{name}", ", ".join(sorted(found)) or None)
+    for name, found in observer.dtypes.items():
+        writer.setting(f"dtype.{name}", found)
+    report_flags(flags, numeric_flags(device_of(pipeline)), writer)
+    report_features(pipeline, job, work, writer)
+    for name, value in {"inputs": facts, "libraries": libraries(Path(job.root)), "weights": weights}.items():
+        if value:
+            writer.environment(name, value)
+
+
+def _cached(pipeline: Any, job: Job) -> dict[str, Any]:
+    """The denoisers whose work is counted: those that a cache may spare some, unless they are compiled."""
+    chosen = denoisers(pipeline) if job.spec.get("cache") else {}
+    return {name: denoiser for name, denoiser in chosen.items() if not is_compiled(denoiser)}
 
 
 def _groups(job: Job) -> list[tuple[int, tuple[Item, ...]]]:

@@ -10,35 +10,43 @@ from typing import Any
 import diffusers
 import torch
 
+from paritygate.runners.diffusers_features import compile_components, enable_cache, load_lora, place
 from paritygate.runners.diffusers_names import denoisers, near, refused
 from paritygate.runners.job import Job
 from paritygate.runners.observe import attention_backend
+from paritygate.runners.observe_weights import audit, recorded_loading
 from paritygate.runners.python import load_file
 
 #: Settings of a scheduler that move its noise levels for the size of the output, by scheduler family.
 _SHIFTS = ("flow_shift", "shift")
 
 
-def load(job: Job) -> Any:
-    """The pipeline of a job, ready to be called.
+def load(job: Job) -> tuple[Any, dict[str, dict[str, Any]]]:
+    """The pipeline of a job, ready to be called, and what its weights look like, by component.
 
     Raises:
-        LegError: naming what does not exist and the nearest name that does; ``kind="backend"`` for an attention
-            backend that does not run here.
+        LegError: naming what does not exist and the nearest name that does; ``kind="backend"`` for what does not run
+            here, ``kind="weights"`` for weights that cannot be what the model needs.
     """
     kind = class_of(str(job.spec["pipeline"]), diffusers.DiffusionPipeline, "Pipeline")
     options = {} if job.spec.get("dtype") is None else {"dtype": load_dtype(job.spec["dtype"])}
-    pipeline = kind.from_pretrained(job.model_dir, local_files_only=True, **options)
+    with recorded_loading() as loading:
+        pipeline = kind.from_pretrained(job.model_dir, local_files_only=True, **options)
+    weights = audit(pipeline, loading)
     if (scheduler := job.spec.get("scheduler")) is not None:
         pipeline.scheduler = _scheduler(scheduler, pipeline.scheduler.config)
     _apply_request(pipeline, job)
-    pipeline = pipeline.to(str(job.spec.get("device") or job.device))
+    load_lora(pipeline, job)
+    pipeline = place(pipeline, job)
     pipeline.set_progress_bar_config(disable=True)
     if (backend := job.spec.get("attention_backend")) is not None:
         _set_backend(pipeline, str(backend))
+    if (cache := job.spec.get("cache")) is not None:
+        enable_cache(pipeline, cache)
+    compile_components(pipeline, job.spec.get("compile") or False)
     if job.adapter is not None:
         _prepare(pipeline, job)
-    return pipeline
+    return pipeline, weights
 
 
 def load_dtype(spec: str | Mapping[str, str]) -> Any:

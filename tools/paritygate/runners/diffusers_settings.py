@@ -11,9 +11,13 @@ from typing import Any
 import torch
 
 from paritygate.manifest.case import Item
+from paritygate.runners.diffusers_features import compiled_graphs, lora_facts
+from paritygate.runners.diffusers_names import refused
 from paritygate.runners.diffusers_outputs import Made
-from paritygate.runners.job import Writer
+from paritygate.runners.job import Job, Writer
 from paritygate.runners.observe import Observation, attention_backend, noise_levels, token_rows
+from paritygate.runners.observe_environment import changed_flags
+from paritygate.runners.observe_work import WorkCounter
 
 #: Arguments whose defaults are reported as well.
 _REPORTED = (
@@ -67,17 +71,54 @@ def is_scaled(entered: torch.Tensor, handed: torch.Tensor, scheduler: Any) -> bo
     return any(torch.equal(candidate, entered) for candidate in scaled)
 
 
-def report_settings(pipeline: Any, arguments: Mapping[str, Any], made: Made, *, writer: Writer) -> None:
+def report_settings(
+    pipeline: Any, arguments: Mapping[str, Any], made: Made, seen: Observation, *, writer: Writer
+) -> None:
     """What took effect for the whole run."""
     settings = {
         "attention_backend": attention_backend(pipeline) or None,
-        "device": str(pipeline.device),
+        "device": device_of(pipeline),
         "threads": torch.get_num_threads(),
+        **{f"conditioning.{name}": f"sha256:{digest.hexdigest()}" for name, digest in seen.conditioning.items()},
         **{f"config.{name}": _scalar(value) for name, value in sorted(_config(pipeline, arguments, made).items())},
     }
     for name, value in settings.items():
         writer.setting(name, value)
     writer.environment("pipeline", type(pipeline).__name__)
+
+
+def device_of(pipeline: Any) -> str:
+    """Where a pipeline computes: with offload, its weights are elsewhere between the calls."""
+    return str(getattr(pipeline, "_execution_device", pipeline.device))
+
+
+def report_flags(before: Mapping[str, Any], after: Mapping[str, Any], writer: Writer) -> None:
+    """The numeric switches of the process before the first call, and those that the calls left changed."""
+    for name, value in before.items():
+        writer.setting(f"flags.{name}", value)
+    writer.setting("flags_changed", changed_flags(before, after))
+
+
+def report_features(pipeline: Any, job: Job, work: WorkCounter, writer: Writer) -> None:
+    """What the leg switched on, as it ran, with the evidence.
+
+    Raises:
+        LegError: ``kind="backend"`` when nothing was compiled that should have been.
+    """
+    spec = job.spec
+    if spec.get("offload"):
+        writer.setting("offload", str(spec["offload"]))
+    for number, (sha256, layers, factors) in enumerate(lora_facts(pipeline, job)):
+        writer.setting(f"lora.{number}", f"{sha256} times {factors}")
+        writer.feature(job.feature or "lora", **{f"lora_{number}_layers": layers})
+    if cache := spec.get("cache"):
+        writer.setting("cache", json.dumps(cache, sort_keys=True))
+        writer.feature(job.feature or "cache", **work.counters)
+    if spec.get("compile"):
+        if not (graphs := compiled_graphs()):
+            raise refused("compile: torch.compile made no graph of any part that ran", kind="backend")
+        writer.setting("compile", json.dumps(spec["compile"], sort_keys=True))
+        writer.feature(job.feature or "compile", compiled_graphs=graphs)
 
 
 def _config(pipeline: Any, arguments: Mapping[str, Any], made: Made) -> dict[str, Any]:

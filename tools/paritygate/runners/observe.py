@@ -8,44 +8,80 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
-from paritygate.runners.diffusers_names import denoisers
+from paritygate.runners.diffusers_names import denoisers, refused
+from paritygate.runners.observe_work import LAYERS
 
 #: Attention processors that know no backend name of their own -> the backend they are.
 _PROCESSOR_BACKENDS = {"AttnProcessor": "eager", "AttnProcessor2_0": "native"}
+
+_Hook: TypeAlias = Callable[..., None]
 
 
 class Observation:
     """One pipeline call as it happened.
 
     ``timesteps``: as given to each scheduler step. ``first_latents``: ``(batch, ...)`` as they entered the first one.
-    ``token_calls``: text encoder -> one batch of rows per forward, in order.
+    ``token_calls``: text encoder -> one batch of rows per forward, in order. ``conditioning``: autoencoder -> digest of
+    everything that it was given to encode, after all resizing and normalising, as float32.
     """
 
     def __init__(self) -> None:
         self.timesteps: list[float] = []
         self.first_latents: torch.Tensor | None = None
         self.token_calls: dict[str, list[list[list[int]]]] = {}
+        self.conditioning: dict[str, Any] = {}
 
 
 class Observer:
-    """Hooks on one pipeline. ``dtypes``: component -> dtypes of the tensors that went in and came out."""
+    """Hooks on one pipeline, for all of its calls.
+
+    ``inputs``, ``outputs``: component -> dtypes of the tensors that went in and came out. ``inside``: component ->
+    dtypes that its layers gave, in the first call; others than those show a cast inside. An autoencoder is two
+    components: its decoder has its name, its encoder ``<name>.encoder``.
+    """
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
         self._seen = Observation()
-        self.dtypes: dict[str, set[str]] = {}
+        self._calls = 0
+        self._texts: dict[tuple[str, str], tuple[int, ...]] = {}
+        self.inputs: dict[str, set[str]] = {}
+        self.outputs: dict[str, set[str]] = {}
+        self.inside: dict[str, set[str]] = {}
+
+    @property
+    def dtypes(self) -> dict[str, str | None]:
+        """Setting below ``dtype.`` -> dtypes by comma: what went in or came out of each component.
+
+        ``<component>.in``, ``.out`` and ``.inside`` are there only where they differ from that.
+        """
+        found: dict[str, str | None] = {}
+        for name in sorted(self.inputs.keys() | self.outputs.keys()):
+            sides = {"in": self.inputs.get(name, set()), "out": self.outputs.get(name, set())}
+            sides["inside"] = self.inside.get(name, set())
+            both = sides["in"] | sides["out"]
+            found[name] = ", ".join(sorted(both)) or None
+            own = {side: kinds for side, kinds in sides.items() if kinds and kinds != both}
+            found |= {f"{name}.{side}": ", ".join(sorted(kinds)) for side, kinds in own.items()}
+        return found
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[Observation]:
-        """Observe one pipeline call."""
+        """Observe one pipeline call.
+
+        Raises:
+            LegError: ``kind="weights"`` when a text encoder says the same of two different prompts.
+        """
         self._seen = Observation()
+        self._calls += 1
         with contextlib.ExitStack() as stack:
             for name, component in sorted(self._pipeline.components.items()):
                 if isinstance(component, torch.nn.Module):
@@ -55,26 +91,88 @@ class Observer:
             yield self._seen
 
     def _hook(self, name: str, component: torch.nn.Module, stack: contextlib.ExitStack) -> None:
-        def on_forward(_module: Any, args: Any, kwargs: Any, output: Any) -> None:
-            found = self.dtypes.setdefault(name, set())
-            found.update(_float_dtypes((args, kwargs, output)))
-
-        def on_tokens(_module: Any, args: Any, kwargs: Any) -> None:
-            ids = kwargs.get("input_ids", args[0] if args else None)
-            if isinstance(ids, torch.Tensor):
-                self._seen.token_calls.setdefault(name, []).append(ids.tolist())
-
-        # A VAE is used through decode(), which calls its decoder and not its own forward.
-        for module in (component, getattr(component, "decoder", None)):
+        # An autoencoder is used through encode() and decode(), which call its parts and not its own forward.
+        parts = [(name, component), (name, getattr(component, "decoder", None))]
+        if hasattr(component, "decode") and callable(getattr(component, "encode", None)):
+            parts.append((f"{name}.encoder", getattr(component, "encoder", None)))
+            stack.enter_context(_replaced(component, "encode", self._on_encode(name, component.encode)))
+        for part, module in parts:
             if isinstance(module, torch.nn.Module):
-                stack.callback(module.register_forward_hook(on_forward, with_kwargs=True).remove)
+                stack.callback(module.register_forward_hook(self._on_forward(part), with_kwargs=True).remove)
         if name.startswith("text_encoder"):
-            stack.callback(component.register_forward_pre_hook(on_tokens, with_kwargs=True).remove)
+            stack.callback(component.register_forward_hook(self._on_text(name), with_kwargs=True).remove)
+        if self._calls == 1 and not is_compiled(component):
+            for layer in component.modules():
+                if isinstance(layer, LAYERS):
+                    stack.callback(layer.register_forward_hook(self._on_layer(name)).remove)
+
+    def _on_forward(self, part: str) -> _Hook:
+        def on_forward(_module: Any, args: Any, kwargs: Any, output: Any) -> None:
+            self.inputs.setdefault(part, set()).update(_float_dtypes((args, kwargs)))
+            self.outputs.setdefault(part, set()).update(_float_dtypes(output))
+
+        return on_forward
+
+    def _on_layer(self, name: str) -> _Hook:
+        def on_layer(_module: Any, _args: Any, output: Any) -> None:
+            self.inside.setdefault(name, set()).update(_float_dtypes(output))
+
+        return on_layer
+
+    def _on_text(self, name: str) -> _Hook:
+        def on_text(_module: Any, args: Any, kwargs: Any, output: Any) -> None:
+            ids = kwargs.get("input_ids", args[0] if args else None)
+            if not isinstance(ids, torch.Tensor):
+                return
+            self._seen.token_calls.setdefault(name, []).append(ids.tolist())
+            states = output[0] if isinstance(output, (tuple, dict)) and len(output) else None
+            if isinstance(states, torch.Tensor) and ids.ndim == 2 and len(states) == len(ids):
+                for row, state in zip(ids.tolist(), states, strict=True):
+                    self._check_text(name, tuple(row), state)
+
+        return on_text
+
+    def _check_text(self, name: str, ids: tuple[int, ...], state: torch.Tensor) -> None:
+        """Refuse an encoder that says the same of two prompts: embeddings that were not loaded do that."""
+        digest = hashlib.sha256(_float32_bytes(state)).hexdigest()
+        if self._texts.setdefault((name, digest), ids) != ids:
+            message = f"{name} gives the same output for two different prompts, so its weights are not what it needs"
+            raise refused(message, kind="weights", hint="look for embeddings that are missing, tied or zero")
+
+    def _on_encode(self, name: str, encode: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(encode)
+        def on_encode(*args: Any, **kwargs: Any) -> Any:
+            given = args[0] if args else next(iter(kwargs.values()), None)
+            if isinstance(given, torch.Tensor):
+                digest = self._seen.conditioning.setdefault(name, hashlib.sha256())
+                digest.update(repr(tuple(given.shape)).encode() + _float32_bytes(given))
+            return encode(*args, **kwargs)
+
+        return on_encode
 
     def _on_step(self, timestep: Any, sample: torch.Tensor) -> None:
         if not self._seen.timesteps:
             self._seen.first_latents = sample.detach().clone()
         self._seen.timesteps.append(float(timestep))
+
+
+def is_compiled(component: torch.nn.Module) -> bool:
+    """Whether ``torch.compile`` holds any part of a module: hooks inside would break its graphs."""
+    return any(hasattr(module, "_orig_mod") for module in component.modules())
+
+
+@contextlib.contextmanager
+def _replaced(owner: torch.nn.Module, name: str, value: Callable[..., Any]) -> Iterator[None]:
+    """A method of one object, replaced for a while."""
+    own = vars(owner).get(name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
 
 
 @contextlib.contextmanager
@@ -150,6 +248,10 @@ def _default_backend() -> str:
 
     name, _ = _AttentionBackendRegistry.get_active_backend()
     return str(getattr(name, "value", name))
+
+
+def _float32_bytes(tensor: torch.Tensor) -> bytes:
+    return bytes(tensor.detach().to("cpu", torch.float32).contiguous().numpy().data)
 
 
 def _float_dtypes(value: Any) -> Iterator[str]:
