@@ -36,9 +36,9 @@ def test_a_golden_is_made_promoted_compared_with_and_found_out_when_one_byte_of_
     data = bytearray(png.read_bytes())
     data[-20] ^= 1
     png.write_bytes(data)
-    code, out, err = demo.call("run", "frozen")
+    code, out, _ = demo.call("run", "frozen")
     assert code == 3
-    assert "outputs/000/0.png was altered" in err
+    assert "outputs/000/0.png was altered" in out
     code, out, _ = demo.call("golden", "verify")
     assert code == 1
     assert "outputs/000/0.png was altered" in out
@@ -59,32 +59,47 @@ def test_a_golden_keeps_what_it_was_made_of_and_no_folder_of_this_machine(demo, 
     assert {Path(name).name for name in golden.files} == {"0.png", "0.float.npy", "effective.json"}
 
 
+def spoil_the_state(demo):
+    demo.adapter("if item.id == '001': continue")
+    demo.write(reference="{runner: python, adapter: reference.py}")
+
+
+def spoil_what_is_committed(demo):
+    (demo.root / ".gitignore").write_text("reference.py\nartifacts/\n__pycache__\n")
+    demo.git("rm", "--cached", "-q", "cases/reference.py")
+    demo.write(reference='{runner: python, adapter: reference.py, requires: {numpy: ">=1"}}')
+    demo.adapter("pixels = pixels * 0")
+    demo.commit()
+
+
+def spoil_the_values(demo):
+    demo.adapter("pixels[2, 3] = np.nan")
+    demo.commit()
+    (demo.root / "stray.txt").write_text("x")
+
+
+def lose_git(demo):
+    (demo.root / ".git").rename(demo.root / "git")
+
+
 @pytest.mark.parametrize(
-    ("spoil", "reason"),
+    ("spoil", "reasons"),
     [
-        (lambda demo: demo.adapter("pixels = pixels * 1"), "the worktree is not clean (M cases/reference.py)"),
-        (lambda demo: (demo.root / "stray.txt").write_text("x"), "the worktree is not clean (?? stray.txt)"),
-        (lambda demo: (demo.write(reference="{runner: python, adapter: reference.py}"), demo.commit()),
-         "the reference pins no distribution"),
-        (lambda demo: (demo.write(reference='{runner: python, adapter: reference.py, requires: {numpy: ">=1"}}'),
-                       demo.commit()), "requires numpy >=1, which is not one version"),
-        (lambda demo: (demo.adapter("pixels = pixels * 0"), demo.commit()), "item 000"),
-        (lambda demo: (demo.adapter("pixels[2, 3] = np.nan"), demo.commit()), "NaN or infinite"),
-        (lambda demo: (demo.adapter("if item.id == '001': continue"), demo.commit()), "gave no output (item 001)"),
-        (lambda demo: (demo.root / ".git").rename(demo.root / "git"), "is not in a git repository"),
-        (lambda demo: ((demo.root / ".gitignore").write_text("reference.py\nartifacts/\n"),
-                       demo.git("rm", "--cached", "-q", "cases/reference.py"), demo.commit()),
-         "git does not hold cases/reference.py"),
+        (spoil_the_state, ["the worktree is not clean (M cases/", "pins no distribution", "gave no output (item 001)"]),
+        (spoil_what_is_committed, ["git does not hold cases/reference.py", "numpy >=1, which is not one", "item 000"]),
+        (spoil_the_values, ["the worktree is not clean (?? stray.txt)", "NaN or infinite"]),
+        (lose_git, ["is not in a git repository"]),
     ],
-)  # fmt: skip
-def test_a_draft_that_could_not_be_made_again_says_why_and_is_not_promoted(demo, spoil, reason):
+)
+def test_a_draft_that_could_not_be_made_again_says_why_and_is_not_promoted(demo, spoil, reasons):
     spoil(demo)
     code, created = demo.json("golden", "create", "demo")
     assert (code, created["promotable"]) == (0, False)
-    assert reason in "; ".join(created["reasons"])
     code, _, err = demo.call("golden", "promote", created["draft"], *REASON)
     assert code == 1
-    assert reason in err
+    for reason in reasons:
+        assert reason in "; ".join(created["reasons"])
+        assert reason in err
     assert not (demo.root / "goldens").exists()
 
 
@@ -188,9 +203,9 @@ def test_a_golden_that_answers_another_request_is_refused_before_anything_runs(d
     golden_case(demo, promoted(demo))
     path = demo.root / "cases/frozen.case.yaml"
     path.write_text(path.read_text().replace("guidance_scale: 3.0", "guidance_scale: 4.0"))
-    code, _, err = demo.call("run", "frozen")
+    code, out, _ = demo.call("run", "frozen")
     assert code == 3
-    assert "golden demo v1 answers another request for item 000: guidance_scale" in err
+    assert "golden demo v1 answers another request for item 000: guidance_scale" in out
 
 
 def test_the_list_tells_used_orphaned_and_missing_goldens_and_drafts(demo):
@@ -212,6 +227,6 @@ def test_the_list_tells_used_orphaned_and_missing_goldens_and_drafts(demo):
     assert code == 1
     assert "golden lost v3 is missing" in out
     assert "paritygate golden create" in out
-    code, _, err = demo.call("run", "losing")
+    code, out, _ = demo.call("run", "losing")
     assert code == 3
-    assert "golden lost v3 is missing" in err
+    assert "golden lost v3 is missing" in out
