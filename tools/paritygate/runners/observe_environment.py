@@ -46,7 +46,8 @@ def numeric_flags(device: str) -> dict[str, Any]:
     """
     kind = torch.device(device).type
     chosen = {"autocast": lambda: bool(torch.is_autocast_enabled(kind)), **_FLAGS}
-    return {name: _read(read) for name, read in (chosen if kind == "cpu" else chosen | _CARD_FLAGS).items()}
+    chosen |= {} if kind == "cpu" else _CARD_FLAGS
+    return {name: _read(read) for name, read in chosen.items()}
 
 
 def _read(read: Callable[[], Any]) -> Any:
