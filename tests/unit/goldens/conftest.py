@@ -175,13 +175,12 @@ def make() -> type[Make]:
 
 
 @pytest.fixture
-def demo(tmp_path, monkeypatch, capsys):
-    """A project with one case of two items, committed."""
+def plain(tmp_path, monkeypatch, capsys):
+    """A project with one case of two items, in no repository."""
     root = tmp_path / "project"
     (root / "cases" / "model").mkdir(parents=True)
     (root / "cases" / "model" / "weights.bin").write_bytes(b"weights")
     (root / "paritygate.yaml").write_text("schema_version: 1\ncases: [cases]\ntest_module: cases/test_demo.py\n")
-    (root / ".gitignore").write_text("__pycache__/\nartifacts/\n")
     (root / ".buildkite").mkdir()
     for name, text in REGISTRIES.items():
         (root / ".buildkite" / f"{name}.yml").write_text(text)
@@ -192,6 +191,13 @@ def demo(tmp_path, monkeypatch, capsys):
     project.adapter()
     project.adapter(leg="candidate")
     project.write()
-    project.git("init", "-q")
-    project.commit()
     return project
+
+
+@pytest.fixture
+def demo(plain):
+    """The same, committed."""
+    (plain.root / ".gitignore").write_text("__pycache__/\nartifacts/\n")
+    plain.git("init", "-q")
+    plain.commit()
+    return plain

@@ -320,15 +320,15 @@ def test_threads_and_processes_that_fetch_at_once_get_one_whole_golden(server):
     assert len(server.asked) == 6
 
 
-def test_a_case_reads_a_published_golden(demo, server):
-    config = demo.root / "paritygate.yaml"
+def test_a_case_reads_a_published_golden(plain, server):
+    config = plain.root / "paritygate.yaml"
     config.write_text(f"{config.read_text()}goldens_url: {server.url}\n")
     named = f'{{name: demo, version: 1, digest: "{server.ref.digest}"}}'
-    demo.write(name="frozen", reference=f"{{runner: golden, golden: {named}}}", claim="golden-regression")
-    code, found = demo.json("golden", "list")
+    plain.write(name="frozen", reference=f"{{runner: golden, golden: {named}}}", claim="golden-regression")
+    code, found = plain.json("golden", "list")
     assert (code, found["goldens"][0]["place"]) == (0, "url")
-    code, found = demo.json("golden", "verify")
+    code, found = plain.json("golden", "verify")
     assert (code, found["ok"]) == (0, True)
-    assert demo.json("golden", "list")[1]["goldens"][0]["place"] == "cache"
+    assert plain.json("golden", "list")[1]["goldens"][0]["place"] == "cache"
     server.httpd.root = "/nowhere"
-    assert demo.json("golden", "verify")[0] == 0
+    assert plain.json("golden", "verify")[0] == 0

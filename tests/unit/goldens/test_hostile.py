@@ -15,9 +15,9 @@ FILE = "outputs/000/0.tensors.npz"
 
 
 @pytest.fixture
-def folder(demo, make):
-    make.golden(demo.root / "goldens/demo/v1")
-    return demo.root / "goldens/demo/v1"
+def folder(plain, make):
+    make.golden(plain.root / "goldens/demo/v1")
+    return plain.root / "goldens/demo/v1"
 
 
 def data_of(folder):
@@ -51,21 +51,21 @@ ENTRY = {"sha256": "sha256:" + "0" * 64, "size": 1}
         (lambda files: files.clear(), "it lists no files"),
     ],
 )
-def test_a_list_that_lies_is_one_error(folder, make, demo, change, message):
+def test_a_list_that_lies_is_one_error(folder, make, plain, change, message):
     ref = with_files(folder, make, change)
     with pytest.raises(GoldenError) as caught:
-        resolve(demo.project, ref)
+        resolve(plain.project, ref)
     assert message in caught.value.message
     assert caught.value.hint
 
 
-def test_one_error_tells_everything(folder, make, demo):
+def test_one_error_tells_everything(folder, make, plain):
     ref = make.rewrite(folder, data_of(folder))
     (folder / FILE).write_bytes(bytes(200))
     (folder / "outputs/effective.json").unlink()
     (folder / "stray").write_bytes(b"")
     with pytest.raises(GoldenError) as caught:
-        resolve(demo.project, ref)
+        resolve(plain.project, ref)
     for part in ("stray is there", f"{FILE} was altered", "outputs/effective.json is missing"):
         assert part in caught.value.message
 
@@ -97,12 +97,12 @@ def test_a_name_that_is_no_folder_is_refused(name):
 
 
 @pytest.mark.parametrize("part", ["goldens", "goldens/demo", "goldens/demo/v1"])
-def test_a_link_on_the_way_is_refused(folder, make, demo, part, tmp_path):
+def test_a_link_on_the_way_is_refused(folder, make, plain, part, tmp_path):
     ref = make.rewrite(folder, data_of(folder))
-    (demo.root / part).rename(tmp_path / "elsewhere")
-    (demo.root / part).symlink_to(tmp_path / "elsewhere")
+    (plain.root / part).rename(tmp_path / "elsewhere")
+    (plain.root / part).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(GoldenError, match=f"{part} is a symbolic link"):
-        local(demo.project, ref)
+        local(plain.project, ref)
 
 
 @pytest.mark.parametrize("link", [False, True])
@@ -114,26 +114,26 @@ def test_a_golden_without_its_list_is_refused(folder, link):
         read_golden(folder)
 
 
-def test_a_list_under_another_name_or_version_is_refused(folder, make, demo):
+def test_a_list_under_another_name_or_version_is_refused(folder, make, plain):
     ref = make.rewrite(folder, {**data_of(folder), "name": "other", "version": 7})
     with pytest.raises(GoldenError, match="says it is other v7"):
         read_golden(folder, ref=ref._replace(name="demo", version=1))
 
 
-def test_another_digest_than_the_manifest_says_is_refused_even_if_the_folder_agrees_with_itself(folder, demo):
+def test_another_digest_than_the_manifest_says_is_refused_even_if_the_folder_agrees_with_itself(folder, plain):
     ref = Ref("demo", 1, "sha256:" + "0" * 64)
     with pytest.raises(GoldenError, match="the manifest says sha256:0000"):
-        resolve(demo.project, ref)
+        resolve(plain.project, ref)
 
 
-def test_inputs_of_a_component_are_verified_too(folder, make, demo, parts):
+def test_inputs_of_a_component_are_verified_too(folder, make, plain, parts):
     ref = make.rewrite(folder, data_of(folder))
     named = {"name": "demo", "version": 1, "digest": ref.digest}
     component = Component(name="vae", inputs={"latents": TensorInput(golden=named, entry="latents")})
-    case = parts.build_case(demo.root, component=component)
-    assert resolve_for(case, demo.project, case.legs).problems == ()
+    case = parts.build_case(plain.root, component=component)
+    assert resolve_for(case, plain.project, case.legs).problems == ()
     (folder / FILE).write_bytes(b"")
-    ((leg, message, fix),) = resolve_for(case, demo.project, case.legs).problems
+    ((leg, message, fix),) = resolve_for(case, plain.project, case.legs).problems
     assert (leg, bool(fix)) == ("", True)
     assert f"{FILE} has 0 bytes" in message
 
@@ -151,22 +151,22 @@ def test_inputs_of_a_component_are_verified_too(folder, make, demo, parts):
         ({"items": [{"id": "000", "request": {"prompt": "one"}}]}, "has 1 items, the suite 3"),
     ],
 )
-def test_a_golden_that_answers_another_case_is_a_problem(folder, make, demo, parts, changes, message):
-    case = parts.build_case(demo.root)
+def test_a_golden_that_answers_another_case_is_a_problem(folder, make, plain, parts, changes, message):
+    case = parts.build_case(plain.root)
     case = msgspec.structs.replace(case, document={"request": {"seed": 1}, "suite": {"prompts": ["a", "b", "c"]}})
     ref = make.rewrite(folder, {**data_of(folder), **changes})
     named = {"name": "demo", "version": 1, "digest": ref.digest}
     leg = parts.build_leg("reference", runner="golden", adapter=None, spec={"golden": named})
-    found = resolve_for(case, demo.project, (leg,))
+    found = resolve_for(case, plain.project, (leg,))
     assert found.folders == {}
     assert any(message in text for name, text, fix in found.problems if name == "reference" and fix)
 
 
-def test_what_lies_in_the_folder_and_is_no_golden_is_told(folder, demo):
-    (demo.root / "goldens/notes.txt").write_text("x")
-    (demo.root / "goldens/Demo2").mkdir()
-    (demo.root / "goldens/demo/latest").symlink_to("v1")
-    code, result = demo.json("golden", "verify")
+def test_what_lies_in_the_folder_and_is_no_golden_is_told(folder, plain):
+    (plain.root / "goldens/notes.txt").write_text("x")
+    (plain.root / "goldens/Demo2").mkdir()
+    (plain.root / "goldens/demo/latest").symlink_to("v1")
+    code, result = plain.json("golden", "verify")
     assert code == 1
     assert {entry["problem"] for entry in result["goldens"]} == {
         "goldens/notes.txt is no golden", "goldens/Demo2 is no golden", "goldens/demo/latest is no golden", "",
