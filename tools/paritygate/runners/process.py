@@ -30,8 +30,10 @@ MAX_LOG_BYTES = 64 << 20
 _GRACE_S = 3.0
 _TICK_S = 0.2
 _KILL_ROUNDS = 20
-#: Processes that lead a leg now; each thread may run one.
+#: Processes that lead a leg now; each thread may run one. Who holds the lock sees no leader that is not listed yet and
+#: would be taken for an orphan of another leg.
 _leaders: set[int] = set()
+_leading = threading.Lock()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,16 +84,18 @@ def run_process(
 
     with leg_log(log, limit=MAX_LOG_BYTES) as stream, _signals_raise(), adopting():
         earlier = frozenset(psutil.Process().children())
-        child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.target)
+        with _leading:
+            child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.target)
+            _leaders.add(child.pid)
         stream.handed_over()
-        _leaders.add(child.pid)
         try:
             exit_code = _wait(child, deadline=started + timeout_s, go_on=go_on)
         finally:
             with _signals_wait():
                 _end_tree(child.pid, token, earlier)
                 child.wait()
-                _leaders.discard(child.pid)
+                with _leading:
+                    _leaders.discard(child.pid)
                 if child.stdin is not None:
                     child.stdin.close()
     return Outcome(exit_code=exit_code, duration_s=time.monotonic() - started, flooded=stream.flooded)
@@ -142,10 +146,11 @@ def _adopted(earlier: frozenset[psutil.Process]) -> list[psutil.Process]:
     Nothing below a leg can be in our session, and what else we start is, or was there before.
     """
     found = []
-    for process in psutil.Process().children():
-        with contextlib.suppress(OSError):
-            if process not in earlier and process.pid not in _leaders and os.getsid(process.pid) != os.getsid(0):
-                found.append(process)
+    with _leading:
+        for process in psutil.Process().children():
+            with contextlib.suppress(OSError):
+                if process not in earlier and process.pid not in _leaders and os.getsid(process.pid) != os.getsid(0):
+                    found.append(process)
     return found
 
 
