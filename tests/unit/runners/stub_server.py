@@ -167,6 +167,18 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(more)
                 time.sleep(pause)
 
+    def die(self) -> None:
+        with contextlib.suppress(OSError):
+            print("RuntimeError: the card fell off the bus", flush=True)
+        os._exit(9)
+
+    def leave_heir(self) -> None:
+        """Die while another process keeps the connection open."""
+        for number in (self.connection.fileno(), self.server.fileno()):
+            os.set_inheritable(number, True)
+        subprocess.Popen([sys.executable, "-c", HANG], close_fds=False, start_new_session=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def image(self, data: bytes) -> None:
         self.answer(json.dumps({"data": [{"b64_json": base64.b64encode(data).decode()}]}).encode())
 
@@ -189,7 +201,7 @@ FAULTS = {
     "closes": lambda self: self.raw(b""),
     "data-url": lambda self: self.url("data:image/png;base64,aaaa"),
     "deep": lambda self: self.answer(b'{"data": ' + b"[" * 200_000),
-    "die": lambda self: (print("RuntimeError: the card fell off the bus", flush=True), os._exit(9)),
+    "die": lambda self: self.die(),
     "drip": lambda self: self.repeat(OK + b"Content-Length: 100000\r\n\r\n", b" ", 0.05),
     "drip-headers": lambda self: self.repeat(OK, b"x", 0.05),
     "drip-status": lambda self: self.repeat(b"H", b"T", 0.05),
@@ -211,6 +223,7 @@ FAULTS = {
     "html": lambda self: self.answer(b"<html>hello</html>", kind="text/html"),
     "huge": lambda self: self.image(png(4, 4, b"\x07", claims=(200_000, 200_000))),
     "jpeg": lambda self: self.image(JPEG),
+    "leaves-heir": lambda self: self.leave_heir(),
     "long": lambda self: self.answer(b'{"data": [{"b64_json": "aa"}]}' + b" " * 9999, content_length="20"),
     "long-header": lambda self: self.repeat(OK, b"x" * 65536),
     "many": lambda self: self.answer(json.dumps({"data": [{"b64_json": "aaaa"}] * 65}).encode()),

@@ -48,8 +48,7 @@ def run(job: Job, writer: Writer) -> None:
     found = plan(job)
     chosen = fields(job, found)
     writer.environment("endpoint", found.endpoint)
-    with _client(job) as client, tempfile.TemporaryDirectory(prefix="download-", dir=job.directory) as name:
-        folder = Path(name)
+    with _client(job) as client, _downloads(job, found) as folder:
 
         def generate(request: Mapping[str, Any], request_id: str) -> Result:
             return _generate(client, job, found, request, request_id=request_id, folder=folder)
@@ -63,6 +62,16 @@ def run(job: Job, writer: Writer) -> None:
         if path := job.spec.get("effective"):
             _report_effective(client, job, str(path), writer)
         probe(job.items[0], first, chosen, generate, writer)
+
+
+@contextlib.contextmanager
+def _downloads(job: Job, found: Plan) -> Iterator[Path]:
+    """A folder for clips that are on their way, in the leg's own: storing a clip then moves it."""
+    if found.endpoint != "videos":
+        yield Path(job.directory)
+        return
+    with tempfile.TemporaryDirectory(prefix="download-", dir=job.directory) as name:
+        yield Path(name)
 
 
 @contextlib.contextmanager

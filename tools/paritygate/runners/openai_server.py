@@ -123,13 +123,15 @@ def wait_ready(client: Client, path: str, *, seconds: float, server: Server | No
         InfrastructureError: when time is up for a host that cannot be reached or is unavailable.
     """
     deadline = Deadline(seconds, f"startup_timeout_s: {seconds:g}")
+    last: LegError | InfrastructureError | None = None
     while True:
         once = Deadline(min(_HEALTH_S, deadline.left_s), f"{_HEALTH_S:g} seconds")
         try:
             with client.ask("GET", path, deadline=once, limit=_HEALTH_BYTES, attempts=1):
                 break
         except (LegError, InfrastructureError) as error:
-            last = error
+            # An answer says more than the end of the last attempt, which had no time left.
+            last = last if last is not None and getattr(error, "kind", "") == "timeout" else error
         if server is not None:
             server.check()
         if not deadline.left_s:
