@@ -124,6 +124,8 @@ class Handler(BaseHTTPRequestHandler):
         width, height = (int(side) for side in fields.get("size", "4x4").split("x"))
         count = int(fields.get("n", 1)) - ("fewer" in self.server.words)
         images = [png(width, height, bytes([index]) + seen) for index in range(count)]
+        if "grows" in self.server.words:
+            images[-1] = png(20, 20, seen)
         entries = [{"b64_json": base64.b64encode(image).decode()} for image in images]
         return self.answer(json.dumps({"created": 1, "data": entries}).encode())
 

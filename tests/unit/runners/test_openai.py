@@ -359,7 +359,7 @@ def clips(tmp_path, monkeypatch):
 VIDEO = {
     "endpoint": "videos",
     "output": CLIP,
-    "request": {**REQUEST, "width": 16, "height": 16, "num_frames": 3, "fps": 8},
+    "request": {**REQUEST, "width": 16, "height": 16, "num_frames": 3, "fps": 8, "duration_s": 0.375},
 }
 
 
@@ -375,6 +375,7 @@ def test_a_clip_is_asked_for_waited_for_and_stored_as_it_comes(tmp_path, clips):
         "size": b"16x16",
         "num_frames": b"3",
         "fps": b"8",
+        "seconds": b"0.375",
     }
     paths = [path for method, path, _, _ in server.requests if method == "GET"]
     assert paths == ["/health", "/v1/videos/video_0-1", "/v1/videos/video_0-1", "/v1/videos/video_0-1/content"]

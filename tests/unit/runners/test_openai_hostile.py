@@ -43,7 +43,7 @@ REFUSED = {
     "gzip": "answers in the encoding 'gzip'",
     "half-image": "truncated or damaged PNG",
     "html": "answers with 'text/html'; expected application/json",
-    "huge": "claims 200000x200000 pixels",
+    "huge": r"claims 40000000000 pixels; at most \d+ are read",
     "jpeg": "image 0 for 000: a lossless PNG is required, its content is JPEG",
     "long": "unusable JSON",
     "long-header": "no whole answer came .*65536 bytes when reading header line",
@@ -88,6 +88,15 @@ def test_an_answer_that_is_none_is_one_clear_error_and_never_asked_for_again(tmp
     assert time.monotonic() - started < 5
     assert psutil.Process().memory_info().rss - before < 256 << 20
     assert not list((tmp_path / "leg").glob("download-*"))
+
+
+def test_images_that_are_small_files_and_large_in_memory_are_counted_together(tmp_path, monkeypatch):
+    monkeypatch.setattr("paritygate.runners.openai_answers.MAX_PIXELS", 40)
+    output = Output(kind="images", width=4, height=4, count=3)
+    with pytest.raises(
+        LegError, match="image 2 for 000 claims 400 pixels; at most 64 are read, with the images before"
+    ):
+        leg.ask(tmp_path, "grows", output=output)
 
 
 def test_jpeg_is_refused_with_what_to_do_about_it(tmp_path):

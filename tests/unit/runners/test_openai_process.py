@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from paritygate.errors import LegError
-from paritygate.runners import openai_server
 from paritygate.runners.failures import classify
 from paritygate.runners.python import load_file
 
@@ -108,7 +107,7 @@ def test_something_else_on_the_port_is_never_taken_for_the_server(tmp_path, monk
         job = leg.make_job(tmp_path / "leg", server=[sys.executable, "-c", "import time; time.sleep(60)", "{port}"])
         with pytest.raises(LegError, match=f"something else answers on port {port} already"):
             leg.run(job)
-        monkeypatch.setattr(openai_server, "refuse_taken", lambda _port: None)
+        monkeypatch.setattr("paritygate.runners.openai.refuse_taken", lambda _base: None)
         with pytest.raises(LegError, match=f"port {port} was taken by another process than the server"):
             leg.run(job)
         assert other.generations == 0

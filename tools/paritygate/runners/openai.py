@@ -27,7 +27,7 @@ from paritygate.runners.openai_answers import images, video
 from paritygate.runners.openai_client import Client
 from paritygate.runners.openai_probe import Result, fields, probe
 from paritygate.runners.openai_requests import Plan, call, plan
-from paritygate.runners.openai_server import base_url, free_port, refuse_stranger, start, wait_ready
+from paritygate.runners.openai_server import base_url, free_port, refuse_stranger, refuse_taken, start, wait_ready
 from paritygate.runners.openai_wire import Deadline
 
 #: As in the schema; a job of a test may leave them out.
@@ -85,9 +85,11 @@ def _client(job: Job) -> Iterator[Client]:
         yield client
         return
     port = free_port()
+    base = str(url or base_url(port))
+    refuse_taken(base)
     server = start(job, port)
     try:
-        client = Client(str(url or base_url(port)), key=key, alive=server.check)
+        client = Client(base, key=key, alive=server.check)
         wait_ready(client, health, seconds=seconds, server=server, job=job)
         if url is None:
             refuse_stranger(port)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from paritygate.errors import ArtifactError, LegError, MediaError
 from paritygate.manifest.case import Output
-from paritygate.media.images import MODES, decode_image
+from paritygate.media.images import MAX_PIXELS, MODES, decode_image
 from paritygate.runners.openai_client import Client, error_text
 from paritygate.runners.openai_requests import Call, Plan
 from paritygate.runners.openai_wire import Answer, Deadline
@@ -76,10 +76,12 @@ def images(client: Client, found: Plan, call: Call, *, request_id: str, deadline
     if not listed or len(listed) > max(expected, _MOST_IMAGES):
         raise _refused(f"the answer for {request_id} has {len(listed)} images, expected {expected}")
     arrays = []
+    left = max(MAX_PIXELS, 2 * _pixels(found.output) * expected)
     for index, entry in enumerate(listed):
         name = f"image {index} for {request_id}"
         data = _content(client, entry, name=name, request_id=request_id, deadline=deadline, limit=limit)
-        arrays.append(_decoded(data, mode=found.output.mode, name=name))
+        arrays.append(_decoded(data, mode=found.output.mode, most=left, name=name))
+        left -= arrays[-1].shape[0] * arrays[-1].shape[1]
     return arrays
 
 
@@ -161,8 +163,11 @@ def _content(client: Client, entry: _Image, *, name: str, request_id: str, deadl
         return data
 
 
-def _decoded(data: bytes, *, mode: str, name: str) -> Pixels:
+def _decoded(data: bytes, *, mode: str, most: int, name: str) -> Pixels:
     """The pixels of a PNG, of whatever plain mode: another one than declared is for the comparison to tell."""
+    claimed = int.from_bytes(data[16:20], "big") * int.from_bytes(data[20:24], "big") if data.startswith(_PNG) else 0
+    if claimed > most:
+        raise _refused(f"{name} claims {claimed} pixels; at most {most} are read, with the images before it")
     own = next((known for known, (colour, _) in MODES.items() if data[24:26] == bytes((8, colour))), mode)
     try:
         return decode_image(data, mode=own, name=f"{name}.png")
@@ -198,13 +203,18 @@ def _headers(request_id: str, content_type: str = "") -> dict[str, str]:
 
 def _image_bytes(output: Output) -> int:
     """The largest answer: images larger than declared still fit, since their size is for the comparison to tell."""
-    raw = (output.width or 2048) * (output.height or 2048) * 4 * output.count * (output.layers or 1)
+    raw = 4 * _pixels(output) * output.count * (output.layers or 1)
     return min(_LEAST_BYTES + 4 * raw, _MOST_BYTES)
 
 
 def _video_bytes(output: Output) -> int:
-    raw = (output.width or 2048) * (output.height or 2048) * 4 * (output.frames or 1024)
+    raw = 4 * _pixels(output) * (output.frames or 1024)
     return min(_LEAST_BYTES + 2 * raw, _MOST_VIDEO_BYTES)
+
+
+def _pixels(output: Output) -> int:
+    """Pixels of one image or frame, as declared, or as many as are common."""
+    return (output.width or 2048) * (output.height or 2048)
 
 
 def _refused(message: str, *, hint: str = "") -> LegError:

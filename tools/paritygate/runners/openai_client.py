@@ -124,7 +124,7 @@ class Client:
         def broken() -> contextlib.AbstractContextManager[None]:
             return self._in_words(what, deadline, patience_s=_PATIENCE_S)
 
-        with self._in_words(what, deadline, patience_s=0.0):
+        with self._in_words(what, deadline, patience_s=_PATIENCE_S if attempts > 1 else 0.0):
             connection = self._connect(deadline, attempts)
         try:
             with broken():
@@ -177,7 +177,8 @@ class Client:
         except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
             deadline.check(what)
             self._alive(patience_s)
-            raise LegError(f"{what}: {self.clean(_reason(error))}", kind="crash") from error
+            # Without its cause: a traceback would show words of the server, and the key among them, as they came.
+            raise LegError(f"{what}: {self.clean(_reason(error))}", kind="crash") from None
 
     def _check(self, what: str, response: BaseHTTPResponse) -> None:
         if 300 <= response.status < 400:

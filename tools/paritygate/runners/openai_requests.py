@@ -17,8 +17,14 @@ from paritygate.media.paths import read_contained
 from paritygate.records.canonical import sha256_bytes
 from paritygate.runners.job import Job
 
-#: Request key -> field that every endpoint knows.
-_STANDARD = MappingProxyType({"prompt": "prompt", "seed": "seed"})
+#: Endpoint -> request key -> field that it always has.
+_STANDARD: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "images/edits": {"prompt": "prompt", "seed": "seed"},
+        "images/generations": {"prompt": "prompt", "seed": "seed"},
+        "videos": {"duration_s": "seconds", "prompt": "prompt", "seed": "seed"},
+    }
+)
 #: Endpoint -> request keys that have a field of the same name, when the leg does not say which. Sorted.
 _KNOWN = MappingProxyType(
     {
@@ -108,7 +114,7 @@ def plan(job: Job) -> Plan:
     if endpoint == "videos" and output.count != 1:
         raise _refused(f"videos gives one clip a request, output.count is {output.count}")
     fields = job.spec.get("fields")
-    names = {**_STANDARD, **({key: key for key in _KNOWN[endpoint]} if fields is None else fields)}
+    names = {**_STANDARD[endpoint], **({key: key for key in _KNOWN[endpoint]} if fields is None else fields)}
     found = Plan(
         endpoint=endpoint,
         output=output,
@@ -122,7 +128,7 @@ def plan(job: Job) -> Plan:
                 raise _refused(
                     f"request.{key} of item {item.id} would not reach the server: {endpoint} has no field for it",
                     hint=f"name its field: fields: {{{key}: ...}} (with `fields`, what it does not name is not sent, "
-                    f"except prompt, seed and size)",
+                    f"except {', '.join(_STANDARD[endpoint])} and the size)",
                 )
         call(found, item.request)
     return found

@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import time
+import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,9 +72,8 @@ def start(job: Job, port: int) -> Server:
         port: where the server is told to listen.
 
     Raises:
-        LegError: when it cannot be started, or something answers on the port already.
+        LegError: when it cannot be started.
     """
-    refuse_taken(port)
     values = {"model": job.model_dir, "port": str(port), "python": job.python}
     command = [_filled(word, values) for word in job.spec["server"]]
     folder = Path(job.root, job.spec["cwd"]) if "cwd" in job.spec else Path(job.directory)
@@ -98,14 +98,17 @@ def base_url(port: int) -> str:
     return f"http://{_HOST}:{port}"
 
 
-def refuse_taken(port: int) -> None:
-    """Nothing, when a port is free.
+def refuse_taken(base: str) -> None:
+    """Nothing, when nobody listens where a server that is yet to be started will answer.
 
     Raises:
-        LegError: when something answers there: it would be taken for the server.
+        LegError: when somebody does: it would be taken for the server.
     """
-    with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
-        raise LegError(f"something else answers on port {port} already", kind="crash", hint="run the case again")
+    parts = urllib.parse.urlsplit(base)
+    place = (parts.hostname or _HOST, parts.port or (443 if parts.scheme == "https" else 80))
+    with contextlib.suppress(OSError), socket.create_connection(place, timeout=1):
+        message = f"something else answers on port {place[1]} already, before the server is started"
+        raise LegError(message, kind="crash", hint="end it, or run the case again")
 
 
 def wait_ready(client: Client, path: str, *, seconds: float, server: Server | None, job: Job) -> None:
