@@ -76,35 +76,47 @@ def write_draft(
     effective = msgspec.structs.replace(effective, environment=portable(effective.environment, case.root))
     with new_folder(target) as folder:
         write_outputs(record, run_dir / leg.name, folder, items=items, effective=effective)
-        golden = Golden(
-            name=target.parent.name,
-            version=None,
-            case=case.id,
-            contract=made.contract,
-            claim=case.claim,
-            task=case.task,
-            model=GoldenModel(
-                id=case.model.id,
-                revision=case.model.revision,
-                weights=case.model.weights,
-                verified=made.weights_verified,
-            ),
-            items=tuple(GoldenItem(id=item.id, request=dict(item.request)) for item in items),
-            output=declared_output(case.output),
-            inputs=tuple(GoldenInput(role=media.role, sha256=media.sha256) for media in case.inputs),
-            reference=_reference(case, leg, made),
-            settings=effective.settings,
-            environment=effective.environment,
-            generator=made.generator,
-            promotable=True,
-            reasons=(),
-            files={name: GoldenFile(sha256=file.sha256, size=file.size) for name, file in freeze(folder).items()},
-        )
+        golden = _stated(case, leg, name=target.parent.name, items=items, effective=effective, made=made, folder=folder)
         unusable = _output_reasons(case, record, items=items, run_dir=run_dir)
         reasons = tuple(dict.fromkeys((*standing_reasons(golden), *made.reasons, *unusable)))
         golden = msgspec.structs.replace(golden, promotable=not reasons, reasons=reasons)
         write_text_atomic(folder / GOLDEN_NAME, dumps(golden))
     return golden
+
+
+def _stated(
+    case: Case, leg: Leg, *, name: str, items: tuple[Item, ...], effective: Effective, made: Made, folder: Path
+) -> Golden:
+    """What ``golden.json`` says of the outputs in a folder, before anybody asks whether they can count."""
+    model = GoldenModel(
+        id=case.model.id, revision=case.model.revision, weights=case.model.weights, verified=made.weights_verified
+    )
+    reference = GoldenReference(
+        runner=leg.runner,
+        spec=portable(dict(leg.spec), case.root),
+        requires=dict(leg.requires),
+        adapter=sha256_file(case.root / leg.adapter) if leg.adapter else None,
+        versions=made.versions,
+    )
+    return Golden(
+        name=name,
+        version=None,
+        case=case.id,
+        contract=made.contract,
+        claim=case.claim,
+        task=case.task,
+        model=model,
+        items=tuple(GoldenItem(id=item.id, request=dict(item.request)) for item in items),
+        output=declared_output(case.output),
+        inputs=tuple(GoldenInput(role=media.role, sha256=media.sha256) for media in case.inputs),
+        reference=reference,
+        settings=effective.settings,
+        environment=effective.environment,
+        generator=made.generator,
+        promotable=True,
+        reasons=(),
+        files={path: GoldenFile(sha256=file.sha256, size=file.size) for path, file in freeze(folder).items()},
+    )
 
 
 def standing_reasons(golden: Golden) -> Iterator[str]:
@@ -128,16 +140,6 @@ def _output_reasons(case: Case, record: LegRecord, *, items: tuple[Item, ...], r
     nothing = msgspec.structs.replace(case, measure=Measure(exact=("config",), parts=(), output=()))
     invalid = compare_legs(nothing, items, reference=record, candidate=record, run_dir=run_dir).invalid
     yield from dict.fromkeys(finding.message for finding in invalid)
-
-
-def _reference(case: Case, leg: Leg, made: Made) -> GoldenReference:
-    return GoldenReference(
-        runner=leg.runner,
-        spec=portable(dict(leg.spec), case.root),
-        requires=dict(leg.requires),
-        adapter=sha256_file(case.root / leg.adapter) if leg.adapter else None,
-        versions=made.versions,
-    )
 
 
 def portable(data: Any, root: Path) -> Any:
