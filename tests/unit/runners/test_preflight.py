@@ -11,52 +11,27 @@ import numpy as np
 import pytest
 
 from paritygate.errors import UsageError
-from paritygate.manifest.case import Asset, Case, Ci, Coverage, InputMedia, Leg, Measure, Measurement, Model, Output
-from paritygate.media.digests import tree_digest
+from paritygate.manifest.case import Asset, Case, InputMedia, Measurement, Model, Output
 from paritygate.media.images import encode_png
 from paritygate.records.canonical import sha256_bytes
-from paritygate.runners import devices, preflight, weights
-from paritygate.runners.problems import PreflightReport
+from paritygate.runners import devices, weights
+from paritygate.runners.python import load_file
 from paritygate.runners.table import RUNNERS, find_runner
 
-TINY_DIGITS = Path(__file__).resolve().parents[3] / "tests" / "e2e" / "accuracy" / "tiny_digits" / "model"
-
-
-def leg(name="candidate", **changes) -> Leg:
-    fields = {"runner": "python", "adapter": None, "python": None, "timeout_s": 60, "requires": {}, "assets": (),
-              "feature": None, "spec": {"entry": "json:dumps", "pipeline": "StableDiffusionPipeline"}}  # fmt: skip
-    return Leg(**{"name": name, **fields, **changes})
+sound = load_file(Path(__file__).with_name("sound_case.py"))
+leg, check, found = sound.leg, sound.check, sound.found
 
 
 @pytest.fixture
 def case(tmp_path) -> Case:
-    """A sound case on a copy of the trained weights."""
-    shutil.copytree(TINY_DIGITS, tmp_path / "model")
-    return Case(
-        id="c", base_id="c", variant=None, root=tmp_path, manifest="c.case.yaml", title="", claim="native-parity",
-        task="t2i", initial_latents="seeded", inputs=(), output=Output(kind="images", width=8, height=8),
-        model=Model(id="org/m", revision=tree_digest(tmp_path / "model"), weights="trained", path="model"),
-        reference=leg("reference"), candidate=leg(), low_precision=None, differences=(),
-        measure=Measure(exact=(), parts=(), output=()), checklist_require=(), coverage=Coverage(),
-        document={"request": {"prompt": "7"}},
-        ci=Ci(lane="nightly", group=None, sku=("CPU",), cards=0, timeout_minutes=5, sources=(), setup=()),
-    )  # fmt: skip
-
-
-def check(case: Case, **changes) -> PreflightReport:
-    given = {"legs": case.legs, "artifacts": case.root / "artifacts", "items": 2, "environ": {"PATH": "/nowhere"}}
-    return preflight.check(case, **{**given, **changes})
-
-
-def found(case: Case, **changes) -> list[tuple[str, str]]:
-    return [(problem.code, problem.message) for problem in check(case, **changes).problems]
+    return sound.build(tmp_path)
 
 
 def test_a_sound_case_has_no_problem_and_knows_its_device(case):
-    report = check(msgspec.structs.replace(case, reference=leg("reference", runner="diffusers")))
+    report = check(case)
     assert (report.problems, report.notes) == ((), ())
     assert (report.profile.sku, report.profile.platform) == ("CPU", "cpu")
-    assert report.interpreters["reference"]["torch"]
+    assert report.interpreters["reference"]["numpy"]
     assert report.interpreters["candidate"]["python"] == sys.version.split()[0]
 
 
@@ -218,7 +193,8 @@ def test_a_local_build_of_the_required_version_counts(case):
     assert found(msgspec.structs.replace(case, candidate=leg(requires=requires))) == []
 
 
-def test_output_kinds_that_a_runner_cannot_store_are_refused_for_its_leg_alone(case):
+def test_output_kinds_that_a_runner_cannot_store_are_refused_for_its_leg_alone(case, monkeypatch):
+    monkeypatch.setattr("paritygate.runners.preflight.import_problems", lambda *_, **__: [])
     case = msgspec.structs.replace(case, output=Output(kind="tensors"), reference=leg("reference", runner="diffusers"))
     message = "the runner 'diffusers' cannot give tensors in this version, only images, video, audio, video_audio"
     assert found(case) == [("output", message)]

@@ -120,8 +120,8 @@ def least_bytes(folder: Path, leg: Leg) -> int:
                 found[path.suffix] = found.get(path.suffix, 0) + path.stat().st_size
         total += min(found.values(), default=0)
     dtype = leg.spec.get("dtype")
-    halves = dtype in _HALVES or (isinstance(dtype, Mapping) and not _HALVES.isdisjoint(dtype.values()))
-    return total // 2 if halves else total
+    declared = dtype.values() if isinstance(dtype, Mapping) else (dtype,)
+    return total if _HALVES.isdisjoint(declared) else total // 2
 
 
 def _component_problems(folder: Path, library: str, kind: str) -> Iterator[str]:
