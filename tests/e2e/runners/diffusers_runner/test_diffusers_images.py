@@ -10,38 +10,22 @@ import pytest
 from tokenizers import Tokenizer
 
 from paritygate.errors import LegError
-from paritygate.manifest.case import Item, Output
 from paritygate.records.codec import loads
 from paritygate.records.model import Effective
 from paritygate.runners.job import Job, Outputs
 from paritygate.runners.writer import LegWriter, latents_digest
 
-MODEL = Path(__file__).resolve().parents[1] / "accuracy" / "tiny_digits" / "model"
+MODEL = Path(__file__).resolve().parents[2] / "accuracy" / "tiny_digits" / "model"
 #: Schedulers of Diffusers speak to NumPy 2.4 in a way that it deprecates.
 OLD_NUMPY_PROTOCOL = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 PROMPTS = ("a red three on a white background", "a blue seven", "a handwritten nine")
 
 
-@pytest.fixture(scope="module")
-def runner():
-    """The runner's module; PyTorch and Diffusers load here, once."""
-    from paritygate.runners import diffusers  # noqa: PLC0415 - takes seconds, so not while tests are collected
-
-    return diffusers
-
-
 @pytest.fixture
-def make_job(tmp_path):
-    def make(*, items=2, latents=None, steps=3, request=None, **spec) -> Job:
-        shared = {"num_inference_steps": steps, "guidance_scale": 3.0, "width": 32, "height": 32, **(request or {})}
+def make_job(picture_job, tmp_path):
+    def make(*, items=2, steps=3, **rest) -> Job:
         (tmp_path / "leg").mkdir(exist_ok=True)
-        return Job(
-            case="c", leg="reference", runner="diffusers", root=str(tmp_path), folder=str(tmp_path),
-            directory=str(tmp_path / "leg"), adapter=None, feature=None, model_id="m", model_revision="r", device="cpu",
-            spec={"pipeline": "StableDiffusionPipeline", "dtype": "float32", **spec}, model_dir=str(MODEL),
-            output=Output(kind="images", width=32, height=32), inputs=(), latents=latents,
-            items=tuple(Item(id=f"{i:03d}", request={"prompt": PROMPTS[i], "seed": i, **shared}) for i in range(items)),
-        )  # fmt: skip
+        return picture_job(items=items, steps=steps, **rest)
 
     return make
 
@@ -73,11 +57,11 @@ def test_what_took_effect_is_observed_and_observing_changes_nothing(runner, make
     bare.set_progress_bar_config(disable=True)
     expected = bare(PROMPTS[1], latents=torch.from_numpy(noise[1:2]), num_inference_steps=3, guidance_scale=3.0,
                     output_type="np").images[0]  # fmt: skip
-    assert np.array_equal(images["001"], expected)
+    assert np.array_equal(images["0001"], expected)
 
     tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer" / "tokenizer.json"))
     ids = tokenizer.encode(PROMPTS[1]).ids
-    unconditional, prompt = effective.token_ids["001"]
+    unconditional, prompt = effective.token_ids["0001"]
     assert prompt[: len(ids)] == ids
     assert unconditional[: len(tokenizer.encode("").ids)] == tokenizer.encode("").ids
     assert len(prompt) == len(unconditional) == 16
@@ -86,7 +70,7 @@ def test_what_took_effect_is_observed_and_observing_changes_nothing(runner, make
     config = json.loads((MODEL / "scheduler" / "scheduler_config.json").read_text())
     alphas = np.cumprod(1 - np.linspace(config["beta_start"], config["beta_end"], 1000))[[667, 334, 1]]
     assert np.allclose(effective.sigmas, np.sqrt((1 - alphas) / alphas), rtol=1e-3)
-    assert effective.initial_latents == {f"00{i}": latents_digest(noise[i]) for i in range(2)}
+    assert effective.initial_latents == {f"000{i}": latents_digest(noise[i]) for i in range(2)}
 
     settings = effective.settings
     wanted = {f"config.scheduler.{key}": value for key, value in config.items() if not key.startswith("_")} | {
@@ -117,7 +101,7 @@ def test_every_item_of_a_batch_has_its_own_noise_and_its_own_tokens(runner, make
 def test_a_scheduler_whose_noise_is_scaled_still_shows_the_latents_it_was_given(runner, make_job, shared_noise):
     path, noise = shared_noise
     effective, _ = run(runner, make_job(items=1, latents=path, scheduler={"class": "EulerDiscreteScheduler"}))
-    assert effective.initial_latents["000"] == latents_digest(noise[0])
+    assert effective.initial_latents["0000"] == latents_digest(noise[0])
     assert effective.settings["config.scheduler.class"] == "EulerDiscreteScheduler"
     assert len(effective.sigmas) == len(effective.timesteps) == 3
     assert effective.sigmas == sorted(effective.sigmas, reverse=True)
@@ -135,8 +119,8 @@ def test_half_precision_is_what_ran_and_its_noise_is_the_noise_handed_out(runner
     path, noise = shared_noise
     effective, images = run(runner, make_job(items=1, latents=path, steps=1, dtype="bfloat16"))
     assert {effective.settings[f"dtype.{part}"] for part in ("text_encoder", "unet", "vae")} == {"bfloat16"}
-    assert effective.initial_latents["000"] == latents_digest(noise[0])
-    assert images["000"].dtype == np.float32
+    assert effective.initial_latents["0000"] == latents_digest(noise[0])
+    assert images["0000"].dtype == np.float32
 
 
 def test_only_the_exact_rounding_of_the_noise_handed_out_counts_as_it(runner):
@@ -171,7 +155,7 @@ def test_the_pipeline_goes_where_the_case_runs_unless_the_leg_says_otherwise(run
 
 def test_without_guidance_there_is_one_row_of_tokens(runner, make_job):
     effective, _ = run(runner, make_job(items=1, steps=1, request={"guidance_scale": 1.0}))
-    assert len(effective.token_ids["000"]) == 1
+    assert len(effective.token_ids["0000"]) == 1
 
 
 @pytest.mark.parametrize(
