@@ -29,14 +29,15 @@ from paritygate.records.golden import (
     GoldenReference,
 )
 from paritygate.records.model import Effective, LegRecord
-from paritygate.records.redact import redact_data
+from paritygate.records.redact import redact
 from paritygate.records.store import write_text_atomic
 
 #: Below the artifacts of a project.
 DRAFTS = "goldens"
-_PINNED = re.compile(r"===? ?[A-Za-z0-9.!+_-]+\Z")
+#: One version, or one commit of the sources.
+_PINNED = re.compile(r"(?:===? ?[A-Za-z0-9.!+_-]+|@[0-9a-f]{40})\Z")
 #: A folder of this machine at the start of a text, or after what may stand before a path.
-_FOLDERS = re.compile(r"""(?:(?<=[\s'":,;=(\[])|\A)/(?:[^\s/'":,;]+/)+""")
+_FOLDERS = re.compile(r"""(?:(?<=[\s'":,;=(\[])|(?<=://)|\A)/(?:[^\s/'":,;]+/)+""")
 
 
 class Made(NamedTuple):
@@ -126,7 +127,10 @@ def standing_reasons(golden: Golden) -> Iterator[str]:
     elif golden.generator.dirty is not False:
         yield "the worktree was not clean: commit what you changed, and make it again"
     if not golden.model.verified:
-        yield f"the weights of {golden.model.id} were not verified against the revision {golden.model.revision}"
+        yield (
+            f"the weights of {golden.model.id} were not verified against the revision {golden.model.revision}: only a "
+            "revision of the form sha256:, the tree digest of their folder, can be"
+        )
     if not golden.reference.requires:
         yield "the reference pins no distribution: add requires: {name: ==version} to its leg"
     for name, specifier in golden.reference.requires.items():
@@ -145,8 +149,9 @@ def _output_reasons(case: Case, record: LegRecord, *, items: tuple[Item, ...], r
 def portable(data: Any, root: Path) -> Any:
     """Plain data without secrets and without folders of this machine; paths below ``root`` become relative."""
     if isinstance(data, str):
-        text = redact_data(data).replace(f"{root}/", "").replace(str(root), ".")
-        return _FOLDERS.sub(".../", text)
+        text = redact(data).replace(f"{root}/", "").replace(str(root), ".")
+        home = str(Path.home())
+        return _FOLDERS.sub(".../", text.replace(home, "~") if home != "/" else text)
     if isinstance(data, Mapping):
         return {portable(key, root): portable(value, root) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
