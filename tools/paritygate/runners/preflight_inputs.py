@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from paritygate.errors import MediaError, missing_extra
+from paritygate.errors import ArtifactError, MediaError, missing_extra
 from paritygate.manifest.case import Case, Leg
+from paritygate.media.frozen import frozen_problems
+from paritygate.media.paths import read_contained
 from paritygate.records.canonical import sha256_file
+from paritygate.records.codec import loads
 from paritygate.runners.problems import PreflightProblem
 from paritygate.runners.weights_headers import presence_problem, read_header
 
@@ -43,13 +46,11 @@ def leg_file_problems(case: Case, leg: Leg) -> Iterator[PreflightProblem]:
         if problem:
             fix = "restore it, or correct its path and sha256 in lora"
             yield PreflightProblem(code="lora", message=problem, fix=fix, leg=leg.name)
-    if "folder" in leg.spec and leg.runner == "import":
-        path = case.root / leg.spec["folder"] / "import.json"
-        name = f"{leg.spec['folder']}/import.json"
-        problem = digest_problem(path, leg.spec.get("digest"), name)
-        if problem:
+    if leg.runner == "import":
+        for problem in _folder_problems(case.root / leg.spec["folder"], leg.spec.get("digest")):
+            message = f"the import {leg.spec['folder']}: {problem}"
             fix = "copy the folder whole from where it was made, or correct folder and digest"
-            yield PreflightProblem(code="import", message=problem, fix=fix, leg=leg.name)
+            yield PreflightProblem(code="import", message=message, fix=fix, leg=leg.name)
 
 
 def digest_problem(path: Path, declared: str | None, name: str) -> str:
@@ -69,6 +70,19 @@ def digest_problem(path: Path, declared: str | None, name: str) -> str:
     if presence_problem(path):
         return f"{name}: {presence_problem(path)}"
     return f"{name} has the digest {found}, the manifest says {declared}"
+
+
+def _folder_problems(folder: Path, pinned: str | None) -> list[str]:
+    """Everything in which an imported folder differs from its own list, and that list from the pinned one."""
+    from paritygate.runners.imported import IMPORT_NAME, Import  # noqa: PLC0415 - loads NumPy
+
+    if problem := digest_problem(folder / IMPORT_NAME, pinned, IMPORT_NAME):
+        return [problem]
+    try:
+        found = loads(read_contained(folder, IMPORT_NAME), Import, source=IMPORT_NAME)
+    except (ArtifactError, MediaError) as error:
+        return [error.message]
+    return frozen_problems(folder, found.files, beside=(IMPORT_NAME,))
 
 
 def _decoder(role: str, path: Path) -> Callable[[Path], None]:

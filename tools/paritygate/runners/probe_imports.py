@@ -87,6 +87,8 @@ def attention_problem(backend: str) -> list[str] | None:
     try:
         known = dispatch.AttentionBackendName(backend.lower())
     except ValueError:
+        if backend == "eager" or "Processor" in backend:
+            return None  # what the attention processors of older models are called
         names = ", ".join(entry.value for entry in dispatch.AttentionBackendName)
         return ["attention", f"attention_backend: {backend} is none of Diffusers' backends", f"write one of: {names}"]
     check = getattr(dispatch, "_check_attention_backend_requirements", None)
