@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,6 +110,21 @@ def test_a_file_in_the_folder_of_the_leg_is_moved_and_one_elsewhere_copied(leg, 
         assert (media.path, media.representation) == (f"outputs/00{number}/0.video.mp4", "encoded")
         assert (folder / media.path).read_bytes() == b"clip %d" % number
         assert source.exists() == (place == tmp_path)
+
+
+def test_a_file_that_cannot_be_moved_because_a_container_made_its_folder_is_copied(leg, monkeypatch):
+    writer, folder = leg
+    (folder / "clip.mp4").write_bytes(b"clip")
+    rename = Path.replace
+
+    def refuse(self, target):
+        if self.name == "clip.mp4":
+            raise PermissionError(13, "Permission denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    writer.video("000", folder / "clip.mp4")
+    assert (folder / stored(folder)[0].media[0].path).read_bytes() == b"clip"
 
 
 def test_clips_and_their_sound_lie_side_by_side_and_in_order(leg):

@@ -31,13 +31,13 @@ def run(job: Job, writer: Writer) -> None:
         raise _refusal(job, "; ".join(problems))
     if difference := next(_differences(job, found), ""):
         raise _refusal(job, f"it answers another request: {difference}", hint="create and promote a new version")
-    writer.environment("golden", {"case": found.case, "digest": job.spec["golden"]["digest"], "name": found.name,
-                                  "version": found.version})  # fmt: skip
     outputs = folder / OUTPUTS_FOLDER
     with delivery.collecting(problems, "", folder):
         effective = delivery.read_effective(outputs)
         settings = {**effective.settings, **found.settings}
         delivery.report(msgspec.structs.replace(effective, settings=settings), writer)
+    writer.environment("golden", {"case": found.case, "digest": job.spec["golden"]["digest"], "name": found.name,
+                                  "version": found.version})  # fmt: skip
     problems += delivery.read_outputs(outputs, writer)
     delivery.refuse(problems, kind="golden")
 

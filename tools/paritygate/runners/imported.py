@@ -67,12 +67,12 @@ def run(job: Job, writer: Writer) -> None:
     found = _checked(job, folder)
     if problems := frozen_problems(folder, found.files, beside=(IMPORT_NAME,)):
         raise _refusal(job, "; ".join(problems))
-    writer.environment("import", msgspec.to_builtins(found.provenance))
     outputs = folder / OUTPUTS_FOLDER
     with delivery.collecting(problems, "", folder):
         effective = read_stages(folder, delivery.read_effective(outputs), items=job.items)
         delivery.report(effective, writer)
         writer.pending(*_pending(effective, job))
+    writer.environment("import", msgspec.to_builtins(found.provenance))
     problems += delivery.read_outputs(outputs, writer)
     delivery.refuse(problems, kind="crash")
 

@@ -181,10 +181,18 @@ def _take(directory: Path, stem: str, source: Path, *, role: str) -> OutputMedia
         raise ValueError(f"there is no file {source}")
     path = f"{stem}.{role}{ending}"
     own = source.resolve().is_relative_to(directory.resolve())
-    move = os.replace if own and not source.is_symlink() else shutil.copyfile
+    move = _move if own and not source.is_symlink() else shutil.copyfile
     sha256 = _written(directory / path, lambda target: move(source, target))
     representation = "raw" if role == "tensors" else "encoded"
     return OutputMedia(role=role, path=path, sha256=sha256, representation=representation)  # type: ignore[arg-type]
+
+
+def _move(source: Path, target: Path) -> None:
+    try:
+        source.replace(target)
+    except OSError:
+        # In a folder of another user (a container's), or on another file system.
+        shutil.copyfile(source, target)
 
 
 def _written(target: Path, write: Callable[[Path], object]) -> str:
