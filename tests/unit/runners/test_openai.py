@@ -241,7 +241,7 @@ def test_what_a_server_tells_is_reported_for_the_items_of_the_suite_only(tmp_pat
     assert (told.token_ids, told.timesteps, told.sigmas) == ({"000": [[1, 2]]}, [999, 499], [1.0, "inf"])
     assert told.initial_latents == {"000": f"sha256:{'a' * 64}"}
     assert told.features == {"cache": {"hits": 3}}
-    assert told.environment == {"endpoint": "images/generations", "torch": "2.0"}
+    assert told.environment == {"endpoint": "images/generations", "server": {"torch": "2.0"}}
     # It is asked before the probe, whose requests are not the suite's.
     paths = [path for _, path, _, _ in server.requests]
     assert paths.index("/effective") == 2

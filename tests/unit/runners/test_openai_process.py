@@ -105,8 +105,10 @@ def test_something_else_on_the_port_is_never_taken_for_the_server(tmp_path, monk
         port = other.server_address[1]
         monkeypatch.setattr("paritygate.runners.openai.free_port", lambda: port)
         job = leg.make_job(tmp_path / "leg", server=[sys.executable, "-c", "import time; time.sleep(60)", "{port}"])
-        with pytest.raises(LegError, match=f"something else answers on port {port} already"):
-            leg.run(job)
+        stale = leg.make_job(tmp_path / "leg", url=f"http://localhost:{port}", server=["no/such/program"])
+        for each in (job, stale):
+            with pytest.raises(LegError, match=f"something else answers on port {port} already"):
+                leg.run(each)
         monkeypatch.setattr("paritygate.runners.openai.refuse_taken", lambda _base: None)
         with pytest.raises(LegError, match=f"port {port} was taken by another process than the server"):
             leg.run(job)

@@ -92,8 +92,10 @@ def _client(job: Job) -> Iterator[Client]:
         client = Client(base, key=key, alive=server.check)
         wait_ready(client, health, seconds=seconds, server=server, job=job)
         if url is None:
-            refuse_stranger(port)
+            refuse_stranger(port, server)
         yield client
+        # Answers of a server that ended meanwhile may have been those of another one.
+        server.check()
     finally:
         server.stop()
 
@@ -155,10 +157,12 @@ def _report_effective(client: Client, job: Job, path: str, writer: Writer) -> No
         if told.effects or told.pending:
             raise ValueError("effects and pending stages are not the server's to tell")
         known = {item.id for item in job.items}
-        own = {
+        own: dict[str, Any] = {
             name: {item: entry for item, entry in getattr(told, name).items() if item in known}
             for name in ("token_ids", "initial_latents")
         }
+        # Beside what the worker says of its own interpreter, in which no model runs.
+        own["environment"] = {"server": told.environment}
         delivery.report(Effective(**{**msgspec.structs.asdict(told), **own}), writer)
     except (ArtifactError, ValueError) as error:
         message = f"{path} is not in the format of effective.json: {client.clean(error)}"

@@ -40,6 +40,7 @@ _HINTS = MappingProxyType(
         404: "check endpoint and url, and what the server calls the model: served_model",
     }
 )
+_KEPT_IN_TARGET = "/%?&=+:@!$'()*,;~-._"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PORTS = {"http": 80, "https": 443}
 _UNAVAILABLE = frozenset({429, *range(500, 600)})
@@ -119,7 +120,7 @@ class Client:
             InfrastructureError: for a host name that does not resolve, and 429 or 5xx of a public host.
         """
         what = f"{method} {self.clean(path)}"
-        target = urllib.parse.quote(path if is_whole_path else self._prefix + path, safe="/%?&=+:@!$'()*,;~-._")
+        target = urllib.parse.quote(path if is_whole_path else self._prefix + path, safe=_KEPT_IN_TARGET)
 
         def broken() -> contextlib.AbstractContextManager[None]:
             return self._in_words(what, deadline, patience_s=_PATIENCE_S)
@@ -130,17 +131,7 @@ class Client:
             with broken():
                 connection.timeout = deadline.left_s or _TICK_S
                 connection.response_class = watched(what, deadline=deadline, limit=limit, alive=self._alive)
-                # A server that refuses a large body early has answered already.
-                with contextlib.suppress(BrokenPipeError):
-                    connection.request(
-                        method,
-                        target,
-                        body=body,
-                        headers=self._headers(headers or {}),
-                        preload_content=False,
-                        decode_content=False,
-                    )
-                response = connection.getresponse()
+                response = self._sent(connection, method, target, body=body, headers=headers or {})
             # One that ends with its connection owns the socket.
             with contextlib.closing(response):
                 self._check(what, response)
@@ -148,9 +139,23 @@ class Client:
         finally:
             connection.close()
 
-    def _headers(self, more: Mapping[str, str]) -> dict[str, str]:
-        headers = {"Accept-Encoding": "identity", "Connection": "close", **more}
-        return headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+    def _sent(
+        self, connection: HTTPConnection, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str]
+    ) -> BaseHTTPResponse:
+        """The beginning of the answer to one request."""
+        own = {"Accept-Encoding": "identity", "Connection": "close"}
+        key = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        # A server that refuses a large body early has answered already.
+        with contextlib.suppress(BrokenPipeError):
+            connection.request(
+                method,
+                target,
+                body=body,
+                headers={**own, **headers, **key},
+                preload_content=False,
+                decode_content=False,
+            )
+        return connection.getresponse()
 
     def _connect(self, deadline: Deadline, attempts: int) -> HTTPConnection:
         kind = HTTPSConnection if self._scheme == "https" else HTTPConnection

@@ -150,22 +150,18 @@ def wait_ready(client: Client, path: str, *, seconds: float, server: Server | No
         server.check()
 
 
-def refuse_stranger(port: int) -> None:
-    """Nothing, when the process that listens on a port is of this leg, or cannot be seen (a container's).
+def refuse_stranger(port: int, server: Server) -> None:
+    """Nothing, when whoever listens on a port is younger than the server: it, what it started, or its container's.
 
     Raises:
-        LegError: when it is another one.
+        LegError: when it was there before, and took the port in the meantime.
     """
     with contextlib.suppress(psutil.Error):
-        listening = {
-            connection.pid
-            for connection in psutil.net_connections("tcp")
-            if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
-        }
-        # Orphans of the leg are children of the guard, the parent of this process.
-        own = {process.pid for process in psutil.Process(os.getppid()).children(recursive=True)} - {os.getpid()}
-        if listening - {None} and not listening & {None, *own}:
-            raise LegError(f"port {port} was taken by another process than the server", kind="crash")
+        started = psutil.Process(server.child.pid).create_time()
+        for connection in psutil.net_connections("tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+            if listens and connection.pid and psutil.Process(connection.pid).create_time() < started:
+                raise LegError(f"port {port} was taken by another process than the server", kind="crash")
 
 
 def _filled(word: str, values: Mapping[str, str | None]) -> str:

@@ -73,12 +73,15 @@ class Answer:
         if stated.isdecimal() and int(stated[:20]) > limit:
             raise LegError(f"{self.what} would answer with {stated[:20]} bytes, at most {limit} are read", kind="crash")
         left = limit
+        while piece := self._piece():
+            left -= len(piece)
+            if left < 0:
+                raise LegError(f"{self.what} answers with more than the {limit} bytes that are read", kind="crash")
+            stream.write(piece)
+
+    def _piece(self) -> bytes:
         with self._broken():
-            while piece := self._response.read(_PIECE_BYTES, decode_content=False):
-                left -= len(piece)
-                if left < 0:
-                    raise LegError(f"{self.what} answers with more than the {limit} bytes that are read", kind="crash")
-                stream.write(piece)
+            return self._response.read(_PIECE_BYTES, decode_content=False)
 
 
 def watched(
