@@ -17,7 +17,7 @@ from paritygate.runners.diffusers_call import call_arguments, starting_noise
 from paritygate.runners.diffusers_inputs import load_inputs
 from paritygate.runners.diffusers_load import load
 from paritygate.runners.diffusers_names import denoisers, refused
-from paritygate.runners.diffusers_outputs import made_of, store
+from paritygate.runners.diffusers_outputs import check_encoding, made_of, store
 from paritygate.runners.diffusers_settings import (
     device_of,
     report_features,
@@ -39,6 +39,7 @@ def run(job: Job, writer: Writer) -> None:
             output of another kind than declared.
     """
     torch.set_num_threads(int(job.spec.get("threads") or 1))
+    check_encoding(job)
     pipeline, weights = load(job)
     inputs, facts = load_inputs(job, pipeline)
     observer, work = Observer(pipeline), WorkCounter(_cached(pipeline, job))

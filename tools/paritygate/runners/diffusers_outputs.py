@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paritygate.errors import missing_extra
-from paritygate.manifest.case import Item
+from paritygate.manifest.case import Item, Output
 from paritygate.runners.diffusers_names import refused
 from paritygate.runners.job import Job, Writer
 
@@ -109,6 +109,27 @@ def frame_rate(job: Job, item: Item) -> float:
     return float(rate)
 
 
+def check_encoding(job: Job) -> None:
+    """Encode one black frame as declared, with a moment of silence, before anything costs time.
+
+    Raises:
+        LegError: when encoded clips are compared and the leg does not say how it encodes, or cannot do it.
+    """
+    output = job.output
+    if not _is_encoded(output):
+        return
+    if not output.has_video:
+        raise refused("output.representation is encoded, and this runner encodes clips only", hint="compare raw arrays")
+    if not job.spec.get("encode"):
+        hint = "add encode: {container: mp4, codec: libx264, pixel_format: yuv420p}, as the other engine encodes"
+        raise refused("output.representation is encoded, and the leg does not say how it encodes", hint=hint)
+    frame = np.zeros((1, output.height or 2, output.width or 2, 3), np.uint8)
+    rate = output.sample_rate_hz if output.has_audio else None
+    silence = [np.zeros((rate // 10, output.channels or 1), np.float32)] if rate else []
+    trial = Made(clips=[frame], sounds=silence, sample_rate_hz=rate)
+    _encode(job, job.items[:1], trial, lambda _item, _path, _index: None)
+
+
 def store(job: Job, group: Sequence[Item], made: Made, writer: Writer) -> None:
     """Store the outputs of a group of items, as arrays, or as encoded clips where the case compares those.
 
@@ -116,8 +137,8 @@ def store(job: Job, group: Sequence[Item], made: Made, writer: Writer) -> None:
         LegError: when the outputs cannot be dealt out to the items, or cannot be encoded as the leg says.
     """
     count = len(group)
-    if job.output.compared_as == "encoded":
-        _store_encoded(job, group, made, writer)
+    if _is_encoded(job.output):
+        _encode(job, group, made, lambda item, path, index: writer.video(item.id, path, index=index))
         return
     for (number, index), image in _dealt(made.images, count).items():
         writer.image(group[number].id, image, index=index)
@@ -135,18 +156,17 @@ def _dealt(outputs: list[_Output], count: int) -> dict[tuple[int, int], _Output]
     return {divmod(number, each): output for number, output in enumerate(outputs)}
 
 
-def _store_encoded(job: Job, group: Sequence[Item], made: Made, writer: Writer) -> None:
-    spec = job.spec.get("encode")
-    if not job.output.has_video:
-        raise refused("output.representation is encoded, and this runner encodes clips only", hint="compare raw arrays")
-    if not spec:
-        hint = "add encode: {container: mp4, codec: libx264, pixel_format: yuv420p}, as the other engine encodes"
-        raise refused("output.representation is encoded, and the leg does not say how it encodes", hint=hint)
+def _is_encoded(output: Output) -> bool:
+    return output.compared_as == "encoded" and (output.has_video or output.has_audio)
+
+
+def _encode(job: Job, group: Sequence[Item], made: Made, keep: Callable[[Item, Path, int], None]) -> None:
+    """Encode the clips of a group, each with its sound, and hand over each file before it is gone."""
     try:
         from paritygate.runners.encode import encode_clip  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from error
-    sounds = _dealt(made.sounds, len(group))
+    spec, sounds = job.spec["encode"], _dealt(made.sounds, len(group))
     with tempfile.TemporaryDirectory(dir=job.directory) as folder:
         for place, clip in _dealt(made.clips, len(group)).items():
             item = group[place[0]]
@@ -159,7 +179,7 @@ def _store_encoded(job: Job, group: Sequence[Item], made: Made, writer: Writer) 
                 samples=sounds.get(place),
                 sample_rate_hz=made.sample_rate_hz,
             )
-            writer.video(item.id, target, index=place[1])
+            keep(item, target, place[1])
 
 
 def _images(value: Any) -> list[NDArray[Any]]:

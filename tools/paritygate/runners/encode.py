@@ -5,7 +5,8 @@ One thread and no time stamps of the machine: the same frames give the same byte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -88,10 +89,17 @@ def _codec(name: str, kind: str, *, key: str) -> Any:
     try:
         found = av.Codec(name, "w")
     except av.codec.codec.UnknownCodecError as error:
-        raise refused(f"encode.{key}: FFmpeg has no encoder {name!r}{near(name, av.codecs_available)}") from error
+        raise refused(f"encode.{key}: FFmpeg has no encoder {name!r}{near(name, _encoders(kind))}") from error
     if found.type != kind:
         raise refused(f"encode.{key}: {name!r} encodes {found.type}, expected an encoder of {kind}")
     return found
+
+
+def _encoders(kind: str) -> Iterator[str]:
+    for name in sorted(av.codecs_available):
+        with contextlib.suppress(av.codec.codec.UnknownCodecError):  # some only decode
+            if av.Codec(name, "w").type == kind:
+                yield name
 
 
 def _check_size(pixel_format: str, width: int, height: int) -> None:

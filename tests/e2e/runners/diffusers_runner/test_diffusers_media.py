@@ -13,6 +13,7 @@ from paritygate.media.levels import to_stored
 from paritygate.media.video import open_video
 from paritygate.runners.writer import latents_digest
 
+H264 = {"container": "mp4", "codec": "libx264", "pixel_format": "yuv420p"}
 LOSSLESS = {"container": "mkv", "codec": "ffv1", "pixel_format": "bgr0"}
 OLD_NUMPY_PROTOCOL = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
@@ -76,24 +77,21 @@ def test_an_encoded_clip_holds_the_rounded_frames_at_the_rate_that_was_asked_for
     assert sorted(path.name for path in ran.folder.iterdir()) == ["effective.json", "outputs", "outputs.json"]
 
 
-def test_an_encoded_clip_needs_to_know_how_it_is_encoded(run, clip_job):
-    with pytest.raises(LegError, match="does not say how it encodes") as caught:
-        run(clip_job(output={"representation": "encoded"}, steps=1))
-    assert "encode: {container: mp4" in caught.value.hint
-
-
 @pytest.mark.parametrize(
-    ("encode", "words"),
+    ("encode", "output", "words"),
     [
-        ({"codec": "lib264"}, "no encoder 'lib264'; nearest: libx264"),
-        ({"pixel_format": "yuv42p"}, "libx264 takes no 'yuv42p'; nearest: yuv42"),
-        ({"container": "webm"}, "libx264 in webm with yuv420p, 32x32 at 8 fps cannot be written"),
+        (None, {}, "does not say how it encodes"),
+        (LOSSLESS, {"kind": "audio", "sample_rate_hz": 16000, "channels": 1}, "encodes clips only"),
+        ({**H264, "codec": "lib264"}, {}, "no encoder 'lib264'; nearest: libx264"),
+        ({**H264, "pixel_format": "yuv42p"}, {}, "libx264 takes no 'yuv42p'; nearest: yuv42"),
+        ({**H264, "container": "webm"}, {}, "libx264 in webm with yuv420p, 32x32 at 8 fps cannot be written"),
+        (H264, {"kind": "video_audio", "sample_rate_hz": 16000, "channels": 1}, "encode.audio_codec is missing"),
     ],
 )
-def test_an_encoder_that_does_not_exist_is_refused_with_the_nearest(run, clip_job, encode, words):
-    spec = {"container": "mp4", "codec": "libx264", "pixel_format": "yuv420p", **encode}
+def test_how_a_clip_is_encoded_is_tried_before_anything_is_loaded(run, clip_job, encode, output, words):
+    job = clip_job(output={"representation": "encoded", **output}, encode=encode, model="/nowhere")
     with pytest.raises(LegError, match=words):
-        run(clip_job(output={"representation": "encoded"}, encode=spec, steps=1))
+        run(job)
 
 
 def test_the_shift_of_the_request_is_the_shift_of_the_scheduler(run, clip_job, tmp_path):
