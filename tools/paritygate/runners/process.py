@@ -84,9 +84,7 @@ def run_process(
 
     with leg_log(log, limit=MAX_LOG_BYTES) as stream, _signals_raise(), adopting():
         earlier = frozenset(psutil.Process().children())
-        with _leading:
-            child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.target)
-            _leaders.add(child.pid)
+        child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.target)
         stream.handed_over()
         try:
             exit_code = _wait(child, deadline=started + timeout_s, go_on=go_on)
@@ -164,15 +162,18 @@ def is_alive(process: psutil.Process) -> bool:
 
 def _start(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with _leading:
+            child = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            _leaders.add(child.pid)
+        return child
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise LegError(f"cannot start {command[0]}: {reason}", kind="crash") from error
