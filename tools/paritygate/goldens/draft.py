@@ -34,6 +34,7 @@ from paritygate.records.store import write_text_atomic
 
 #: Below the artifacts of a project.
 DRAFTS = "goldens"
+_NOT_CLEAN = "the worktree was not clean: commit what you changed, and make it again"
 #: One version, or one commit of the sources.
 _PINNED = re.compile(r"(?:===? ?[A-Za-z0-9.!+_-]+|@[0-9a-f]{40})\Z")
 #: A folder of this machine at the start of a text, or after what may stand before a path.
@@ -79,7 +80,8 @@ def write_draft(
         write_outputs(record, run_dir / leg.name, folder, items=items, effective=effective)
         golden = _stated(case, leg, name=target.parent.name, items=items, effective=effective, made=made, folder=folder)
         unusable = _output_reasons(case, record, items=items, run_dir=run_dir)
-        reasons = tuple(dict.fromkeys((*standing_reasons(golden), *made.reasons, *unusable)))
+        standing = (reason for reason in standing_reasons(golden) if not made.reasons or reason != _NOT_CLEAN)
+        reasons = tuple(dict.fromkeys((*made.reasons, *standing, *unusable)))
         golden = msgspec.structs.replace(golden, promotable=not reasons, reasons=reasons)
         write_text_atomic(folder / GOLDEN_NAME, dumps(golden))
     return golden
@@ -125,7 +127,7 @@ def standing_reasons(golden: Golden) -> Iterator[str]:
     if golden.generator.commit is None:
         yield "the project is not in a git repository with a commit, so nothing says from what it was made"
     elif golden.generator.dirty is not False:
-        yield "the worktree was not clean: commit what you changed, and make it again"
+        yield _NOT_CLEAN
     if not golden.model.verified:
         yield (
             f"the weights of {golden.model.id} were not verified against the revision {golden.model.revision}: only a "

@@ -119,6 +119,9 @@ def copy_golden(source: Path, target: Path, names: tuple[str, ...]) -> None:
     try:
         for name in names:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / name, target / name, follow_symlinks=False)
+            with (source / name).open("rb") as original, (target / name).open("xb") as copy:
+                shutil.copyfileobj(original, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
     except OSError as error:
         raise GoldenError(f"cannot copy to {target}: {error.strerror or error}", hint="free space") from error

@@ -11,7 +11,7 @@ from paritygate.errors import GoldenError, UsageError
 from paritygate.goldens.distance import Distance, distances
 from paritygate.goldens.draft import drafts_folder, standing_reasons
 from paritygate.goldens.layout import copy_golden, new_folder
-from paritygate.goldens.store import Ref, check_name, goldens_folder, read_golden, read_list, versions
+from paritygate.goldens.store import Ref, check_name, goldens_folder, local, read_golden, read_list, versions
 from paritygate.manifest.project import Project
 from paritygate.records.canonical import sha256_bytes
 from paritygate.records.codec import dumps
@@ -98,7 +98,7 @@ def drafts(project: Project) -> tuple[Path, ...]:
 def _refuse(golden: Golden, draft: Path) -> None:
     if golden.version is not None:
         raise UsageError(f"{draft} is {golden.name} v{golden.version}, not a draft", hint="name a draft")
-    reasons = tuple(dict.fromkeys((*golden.reasons, *standing_reasons(golden))))
+    reasons = golden.reasons or tuple(standing_reasons(golden))
     if reasons or not golden.promotable:
         lines = [f"  {reason}" for reason in reasons]
         raise GoldenError(
@@ -114,11 +114,10 @@ def _newest(project: Project, name: str) -> Ref | None:
         GoldenError: when it is not what its list says: a golden that cannot be trusted cannot be replaced.
     """
     check_name(name)
-    folder = goldens_folder(project) / name
-    found = versions(folder)
-    if not found:
+    found = versions(goldens_folder(project) / name)
+    newest = local(project, Ref(name, found[-1] if found else 1, ""))
+    if newest is None:
         return None
-    newest = folder / f"v{found[-1]}"
     data = read_list(newest, what=f"golden {name} v{found[-1]}")
     ref = Ref(name, found[-1], sha256_bytes(data))
     parse_golden(data, source=f"golden {ref}: {GOLDEN_NAME}")
