@@ -173,10 +173,10 @@ def _start(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: in
                 start_new_session=True,
             )
             _leaders.add(child.pid)
-        return child
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise LegError(f"cannot start {command[0]}: {reason}", kind="crash") from error
+    return child
 
 
 def _wait(child: subprocess.Popen[bytes], *, deadline: float, go_on: Callable[[], bool]) -> int | None:
