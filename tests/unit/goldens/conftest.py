@@ -63,7 +63,8 @@ ci: {{lane: nightly, hardware: {{sku: [CPU], cards: 0}}, timeout_minutes: 5}}
 REFERENCE = f'{{runner: python, adapter: reference.py, requires: {{numpy: "=={np.__version__}"}}}}'
 
 REGISTRIES = {
-    "hardware": "schema_version: 1\nskus:\n  CPU: {platform: cpu, cards: [0], queue: cpu}\n",
+    "hardware": "schema_version: 1\nskus:\n  CPU: {platform: cpu, cards: [0], queue: cpu}\n"
+    "  H100: {platform: cuda, cards: [1], queue: gpu}\n",
     "lanes": 'schema_version: 1\nlanes:\n  nightly:\n    {description: d, if: \'build.env("N") == "1"\', group: All, '
     "max_timeout_minutes: 180}\n",
 }

@@ -1,6 +1,8 @@
 """A golden whose list or folder lies: one error that says everything, and no skip."""
 
 import json
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -171,3 +173,15 @@ def test_what_lies_in_the_folder_and_is_no_golden_is_told(folder, plain):
     assert {entry["problem"] for entry in result["goldens"]} == {
         "goldens/notes.txt is no golden", "goldens/Demo2 is no golden", "goldens/demo/latest is no golden", "",
     }  # fmt: skip
+
+
+def test_a_missing_golden_is_no_skip_where_the_hardware_is_missing_too(plain):
+    named = f'{{name: lost, version: 1, digest: "sha256:{"0" * 64}"}}'
+    plain.write(reference=f"{{runner: golden, golden: {named}}}", claim="golden-regression")
+    path = plain.root / "cases/demo.case.yaml"
+    path.write_text(path.read_text().replace("{sku: [CPU], cards: 0}", "{sku: [H100], cards: 1}"))
+    (plain.root / "cases/test_demo.py").write_text("def test_accuracy(accuracy_case):\n    accuracy_case.check()\n")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "cases/test_demo.py"]
+    done = subprocess.run(words, cwd=plain.root, capture_output=True, text=True, check=False)
+    assert "golden lost v1 is missing" in done.stdout
+    assert "1 failed" in done.stdout, done.stdout

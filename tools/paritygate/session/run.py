@@ -67,14 +67,15 @@ def run_case(
     Raises:
         UsageError: for a run id that is unusable or used.
         ManifestError: for a bad gate file, before anything runs.
-        PreflightError: when something other than the hardware is missing; every problem is listed.
+        PreflightError: when something is missing and the hardware is not, or a golden is; every problem is listed.
         ArtifactError: when the run directory cannot be written.
     """
     if run_id is not None:
         folders.refuse_used(project, case, run_id)
     report = preflight_case(case, project, registries, progress=progress)
     run = _begin(case, project, report, in_ci=in_ci, run_id=run_id)
-    if report.hardware_missing:
+    # A golden that is missing or altered is wrong on every machine: nowhere a skip.
+    if report.hardware_missing and not any(problem.code == "golden" for problem in report.problems):
         return without_hardware(run, report)
     _require(report)
     latents = shared_latents(case, run.items, run.folder)
