@@ -4,9 +4,13 @@ import json
 import os
 import re
 import resource
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -347,3 +351,50 @@ def test_half_a_file_that_an_adapter_hands_on_is_found_by_the_comparison(tmp_pat
     found = compare_legs(case, items, reference=ran.record, candidate=ran.record, run_dir=tmp_path / "run")
     assert {(finding.code, finding.item) for finding in found.invalid} == {("unreadable", "0001")}
     assert found.measurements == ()
+
+
+HARNESS = """
+import json, signal, sys
+from pathlib import Path
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+sys.path.insert(0, {here!r})
+from conftest import ITEMS, case_of
+from paritygate.manifest.case import Leg
+from paritygate.runners import process
+from paritygate.runners.leg import run_leg
+process._GRACE_S = 0.3
+root = Path({root!r})
+leg = Leg(name="candidate", runner={runner!r}, adapter=None, python=None, timeout_s=60, requires={{}}, assets=(),
+          feature=None, spec=json.loads({spec!r}))
+run_leg(case_of(root, leg), leg, items=ITEMS, run_dir=root / "run", model_dir=None, latents=None)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("runner", ["command", "openai"])
+def test_the_tree_of_a_leg_ends_with_a_harness_that_was_ended(tmp_path, left, monkeypatch, runner, number):
+    monkeypatch.setenv("PARITYGATE_TEST_MARK", uuid.uuid4().hex)
+    (tmp_path / "run").mkdir()
+    deed = indented(DEEDS["hangs with a tree that ignores SIGTERM"])
+    (tmp_path / "program.py").write_text(f"{HEAD}\ndef deed():\n{deed}\ndeed()\n")
+    program = ["{python}", str(tmp_path / "program.py")]
+    spec = {"command": program} if runner == "command" else {"server": program, "endpoint": "images/generations"}
+    code = HARNESS.format(here=str(Path(__file__).parent), root=str(tmp_path), runner=runner, spec=json.dumps(spec))
+    harness = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        told, end = tmp_path / "run/candidate/pids", time.monotonic() + 20
+        while not told.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        port, *pids = map(int, told.read_text().split())
+        assert not any(left.is_gone(pid) for pid in pids)
+        harness.send_signal(number)
+        harness.wait(20)
+    finally:
+        harness.kill()
+    end = time.monotonic() + 10
+    while left.marked() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert [pid for pid in pids if not left.is_gone(pid)] == []
+    assert left.marked() == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
