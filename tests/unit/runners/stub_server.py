@@ -59,6 +59,7 @@ class Stub(ThreadingHTTPServer):
         self.requests: list[tuple[str, str, Message, bytes]] = []
         self.jobs: dict[str, int] = {}
         self.effective: bytes = b"{}"
+        self.bytes: bytes = b""
         self.open = threading.Event()
 
     def handle_error(self, request, client_address) -> None:
@@ -86,6 +87,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.requests.append(("GET", self.path, self.headers, b""))
+        self.path = self.path.removeprefix("/below")
         words = self.server.words
         if self.path == "/health":
             return self.answer(b"{}", status=503 if "never-healthy" in words else 200)
@@ -191,6 +193,13 @@ class Handler(BaseHTTPRequestHandler):
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+IMAGE = json.dumps({"data": [{"b64_json": base64.b64encode(png(4, 4, b"\x07")).decode()}]}).encode()
+#: Good answers of every framing.
+ANSWERS = (
+    OK + b"Content-Length: %d\r\n\r\n" % len(IMAGE) + IMAGE,
+    CHUNKED + b"%x\r\n" % len(IMAGE) + IMAGE + b"\r\n0\r\n\r\n",
+    OK + b"\r\n" + IMAGE,
+)
 JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000")
 WEBP = b"RIFF\x24\0\0\0WEBPVP8 "
 
@@ -199,6 +208,7 @@ FAULTS = {
     "bad-chunk": lambda self: self.raw(CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n"),
     "bad-request": lambda self: self.answer(b'{"detail": [{"msg": "size is odd"}]}', status=422),
     "base64": lambda self: self.answer(b'{"data": [{"b64_json": "iVBOR w0KGgo="}]}'),
+    "bytes": lambda self: self.raw(self.server.bytes),
     "claims-much": lambda self: self.raw(OK + b"Content-Length: 99999999999999\r\n\r\n{"),
     "closes": lambda self: self.raw(b""),
     "data-url": lambda self: self.url("data:image/png;base64,aaaa"),

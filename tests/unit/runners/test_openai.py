@@ -90,6 +90,14 @@ def test_an_address_on_the_same_server_is_fetched_from_it(tmp_path, mode):
     assert server.requests[-1][1].startswith("/files/a.png")
 
 
+def test_a_base_url_with_a_path_stands_before_every_path_but_those_of_answers(tmp_path):
+    with leg.serving("url-relative") as server:
+        url = f"http://127.0.0.1:{server.server_address[1]}/below/"
+        leg.run(leg.make_job(tmp_path / "leg", url=url, effective="/effective", probe=[]))
+    paths = [path for _, path, _, _ in server.requests]
+    assert paths == ["/below/health", "/below/v1/images/generations", "/files/a.png", "/below/effective"]
+
+
 def test_fields_name_exactly_what_is_sent_besides_the_standard_ones(tmp_path):
     request = {**REQUEST, "true_cfg_scale": 4.0, "cosmic": [1, 2], "num_images_per_prompt": 1}
     server, _ = leg.ask(

@@ -1,5 +1,6 @@
 """Servers that answer anything but what was asked: one clear error each, in bounded time, after one request."""
 
+import random
 import re
 import socket
 import time
@@ -12,7 +13,10 @@ import urllib3.util.connection
 from paritygate.errors import InfrastructureError, LegError
 from paritygate.manifest.case import Item, Output
 from paritygate.runners.failures import classify
+from paritygate.runners.openai_answers import images
 from paritygate.runners.openai_client import Client
+from paritygate.runners.openai_requests import call, plan
+from paritygate.runners.openai_wire import Deadline
 from paritygate.runners.python import load_file
 
 leg = load_file(Path(__file__).with_name("openai_leg.py"))
@@ -71,7 +75,7 @@ def _small_and_quick(monkeypatch):
 
 
 def test_every_fault_of_the_stub_has_its_error():
-    apart = {"die", "leaves-heir", "tells-key", "url", "url-relative", *LATE}
+    apart = {"bytes", "die", "leaves-heir", "tells-key", "url", "url-relative", *LATE}
     assert set(leg.stub.FAULTS) == set(REFUSED) | apart
 
 
@@ -225,6 +229,44 @@ def test_setting_up_a_connection_is_tried_again(tmp_path, monkeypatch):
         monkeypatch.setattr("urllib3.util.connection.create_connection", connect)
         leg.run(job)
         assert server.generations == 1
+
+
+def test_a_server_that_does_not_even_read_is_late():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = Client(f"http://127.0.0.1:{listening.getsockname()[1]}", key=None, alive=lambda _wait_s: None)
+        deadline = Deadline(0.3, "request_timeout_s: 0.3")
+        sent = client.ask("POST", "/a", deadline=deadline, limit=1, body=bytes(32 << 20))
+        with pytest.raises(LegError, match="POST /a was not answered in full") as caught, sent:
+            pass
+    assert caught.value.kind == "timeout"
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    data = bytearray(data)
+    for _ in range(rng.randrange(5)):
+        place = rng.randrange(min(len(data), 150))
+        odd = rng.choice(
+            [b"\r\n", b"\0", b"-1", b"99999999999999999999", b"\xff\xfe", b": ", b"[[[[", rng.randbytes(3)]
+        )
+        data[place : place + rng.choice([0, 0, 1, 9])] = odd
+    return bytes(data)
+
+
+def test_whatever_the_bytes_of_an_answer_are_it_is_read_or_refused(tmp_path, monkeypatch):
+    rng = random.Random(4)
+    job = leg.make_job(tmp_path / "leg")
+    found = plan(job)
+    outcomes = set()
+    with leg.serving("bytes") as server:
+        client = Client(f"http://127.0.0.1:{server.server_address[1]}", key=None, alive=lambda _wait_s: None)
+        for turn in range(300):
+            server.bytes = mutated(rng, leg.stub.ANSWERS[turn % len(leg.stub.ANSWERS)])
+            try:
+                images(client, found, call(found, leg.REQUEST), request_id="000", deadline=Deadline(1, "one second"))
+                outcomes.add("read")
+            except LegError as error:
+                outcomes.add(error.kind)
+    assert outcomes == {"read", "crash"}
 
 
 @pytest.mark.parametrize(
