@@ -305,6 +305,25 @@ def test_effective_settings_are_strictly_typed_and_bounded(folder, writer, conte
     assert len(message) < 600
 
 
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is a symbolic link"),
+        (lambda path: path.symlink_to("nowhere"), "is a symbolic link"),
+        (Path.mkdir, "is not a regular file"),
+        (lambda path: (path.touch(), os.truncate(path, 1 << 30)), "more than the 67108864 bytes"),
+    ],
+    ids=["pipe", "device", "dangling", "folder", "sparse"],
+)
+def test_effective_settings_are_a_plain_file(folder, writer, spoil, words):
+    put_png(folder)
+    spoil(folder / "effective.json")
+    message = refusal(folder, writer)
+    assert "effective.json" in message
+    assert words in message
+
+
 def test_a_folder_of_too_many_files_is_refused(folder, writer, monkeypatch):
     monkeypatch.setattr(delivery, "MAX_FILES", 2)
     for index in range(3):
