@@ -1,0 +1,1 @@
+"""An OpenAI-compatible image and video server over a local Diffusers pipeline."""
