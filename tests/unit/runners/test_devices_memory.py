@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from paritygate.runners import devices_memory
-from paritygate.runners.devices import cards
+from paritygate.runners.drivers import cards
 from paritygate.runners.python import load_file
 
 sound = load_file(Path(__file__).with_name("sound_case.py"))
@@ -60,7 +60,7 @@ def test_a_card_that_still_holds_a_server_is_named_with_its_process(driver):
 
 def test_a_holder_outside_the_container_shows_by_the_memory_alone(driver):
     (text,) = told(driver(memory="GPU-0, 81559, 61234, 20325\n"))
-    assert "61234 of 81559 MiB in use; find the program with nvidia-smi on the host" in text
+    assert "61234 of 81559 MiB in use; find the program on the host" in text
 
 
 def test_a_card_that_is_too_small_for_the_weights_is_named(driver):

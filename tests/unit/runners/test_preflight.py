@@ -14,7 +14,7 @@ from paritygate.errors import UsageError
 from paritygate.manifest.case import Asset, Case, InputMedia, Measurement, Model, Output
 from paritygate.media.images import encode_png
 from paritygate.records.canonical import sha256_bytes
-from paritygate.runners import devices, weights
+from paritygate.runners import drivers, weights
 from paritygate.runners.python import load_file
 from paritygate.runners.table import RUNNERS, find_runner
 
@@ -250,8 +250,8 @@ def test_cards_are_matched_by_their_exact_name_and_counted(case, tmp_path, names
 
 def test_a_hidden_card_is_no_card(tmp_path):
     environ = fake_driver(tmp_path, "NVIDIA L4", "NVIDIA L4")
-    assert len(devices.cards(environ)) == 2
-    assert devices.cards({**environ, "CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert len(drivers.cards(environ)) == 2
+    assert drivers.cards({**environ, "CUDA_VISIBLE_DEVICES": ""}) == ()
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_hidden_card_is_no_card(tmp_path):
 )
 def test_the_named_cards_are_seen_in_order_up_to_the_first_that_is_none(tmp_path, visible, indexes):
     environ = fake_driver(tmp_path, "NVIDIA L4", "NVIDIA A10", "NVIDIA B200")
-    found = devices.cards({**environ, "CUDA_VISIBLE_DEVICES": visible})
+    found = drivers.cards({**environ, "CUDA_VISIBLE_DEVICES": visible})
     assert "".join(card.index for card in found) == indexes
     assert [card.name for card in found] == [("NVIDIA L4", "NVIDIA A10", "NVIDIA B200")[int(i)] for i in indexes]
 
@@ -280,7 +280,7 @@ def test_the_named_cards_are_seen_in_order_up_to_the_first_that_is_none(tmp_path
 def test_a_driver_that_fails_is_no_card(tmp_path):
     environ = fake_driver(tmp_path)
     (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
-    assert devices.cards(environ) == ()
+    assert drivers.cards(environ) == ()
 
 
 def test_the_reference_alone_needs_no_candidate_hardware(case):
@@ -289,7 +289,7 @@ def test_the_reference_alone_needs_no_candidate_hardware(case):
 
 
 def test_the_tables_are_sorted():
-    for table in (RUNNERS, devices.NVIDIA_SKUS):
+    for table in (RUNNERS, drivers.SKUS):
         assert list(table) == sorted(table)
     with pytest.raises(UsageError, match="it can run: command, diffusers, golden, import, openai, python"):
         find_runner("another")

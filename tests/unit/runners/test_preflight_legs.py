@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from paritygate import __version__
 from paritygate.runners import probe
 from paritygate.runners.python import load_file
 
@@ -223,3 +224,10 @@ def test_the_probe_needs_nothing_but_an_old_python():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["python"] == sys.version.split()[0]
+
+
+def test_a_leg_with_another_version_of_this_package_cannot_run_its_worker(case, tmp_path):
+    installed(tmp_path / "site", "paritygate", "0.0.1")
+    ((code, message),) = lacking(case, environ={"PATH": "/bin:/usr/bin", "PYTHONPATH": str(tmp_path / "site")})
+    assert code == "version"
+    assert message == f"paritygate is 0.0.1 in the leg's Python, the run is of {__version__}"

@@ -27,7 +27,7 @@ def command(*, names: tuple[str, ...], artifacts: Path | None, as_json: bool) ->
     opened = open_project(artifacts)
     cases = [case for name in dict.fromkeys(names) for case in opened.cases(name)]
     require_run_extra()
-    from paritygate.runners.problems import lines  # noqa: PLC0415 - loads with the run extra
+    from paritygate.runners.problems import environment_lines, lines  # noqa: PLC0415 - loads with the run extra
     from paritygate.session.preflight import keep, preflight_case  # noqa: PLC0415
 
     reports = [preflight_case(case, opened.project, opened.registries) for case in cases]
@@ -41,5 +41,5 @@ def command(*, names: tuple[str, ...], artifacts: Path | None, as_json: bool) ->
             count = len(report.problems)
             state = "ready" if not count else f"{count} {'problem' if count == 1 else 'problems'}"
             state += " (files and imports as in the last preflight: nothing changed)" if report.reused else ""
-            click.echo("\n".join([f"{report.case}: {state}", *lines(report)]))
+            click.echo("\n".join([f"{report.case}: {state}", *lines(report), *environment_lines(report)]))
     return int(ExitCode.PREFLIGHT if any(report.problems for report in reports) else ExitCode.OK)

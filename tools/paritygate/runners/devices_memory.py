@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
-from paritygate.runners.devices import Card
+from paritygate.runners.drivers import NPU_ROWS, Card, ask, rocm_cards
 from paritygate.runners.problems import PreflightProblem
 
 _MIB = 1 << 20
-_TIMEOUT_S = 30
 _CARDS = ("--query-gpu=uuid,memory.total,memory.used,memory.free", "--format=csv,noheader,nounits")
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv,noheader,nounits")
 #: More than this share of a card in use is another program, whether the driver shows it or not; a context alone and
@@ -33,22 +31,6 @@ class CardMemory(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[tuple[int, str, int], ...]
 
 
-def card_memory(environ: Mapping[str, str] = os.environ) -> dict[str, CardMemory]:
-    """Unique id of a card -> its memory; a card is absent when the driver does not say."""
-    holders: dict[str, list[tuple[int, str, int]]] = {}
-    for words in _rows(_PROCESSES, environ, 4):
-        if words[1].isdigit() and words[-1].isdigit():
-            name = Path(", ".join(words[2:-1])).name
-            holders.setdefault(words[0], []).append((int(words[1]), name, int(words[-1])))
-    return {
-        words[0]: CardMemory(
-            total=int(words[1]), used=int(words[2]), free=int(words[3]), processes=tuple(holders.get(words[0], ()))
-        )
-        for words in _rows(_CARDS, environ, 4)
-        if all(word.isdigit() for word in words[1:4])
-    }
-
-
 def card_problems(
     cards: tuple[Card, ...], needed: int, environ: Mapping[str, str] = os.environ
 ) -> Iterator[PreflightProblem]:
@@ -59,7 +41,10 @@ def card_problems(
         needed: bytes that the weights take at least on each of them, as far as that is known.
         environ: where variables are looked up.
     """
-    memory = card_memory(environ) if cards else {}
+    if not cards:
+        return
+    query, variable = _PLATFORMS[cards[0].platform]
+    memory = query(environ)
     for card in cards:
         state = memory.get(card.uuid)
         if state is None:
@@ -68,11 +53,11 @@ def card_problems(
         busy = [row for row in state.processes if row[2] >= _SMALL_MIB]
         if busy or state.used > state.total * _USED_SHARE:
             by = ", ".join(f"{name} (pid {pid}) holds {mib} MiB" for pid, name, mib in busy)
-            fix = "end it" if busy else "find the program with nvidia-smi on the host and end it"
+            fix = "end it" if busy else "find the program on the host and end it"
             yield PreflightProblem(
                 code="memory",
                 message=f"{place} has {state.used} of {state.total} MiB in use" + (f": {by}" if by else ""),
-                fix=f"{fix}, wait for it, or choose another card with CUDA_VISIBLE_DEVICES",
+                fix=f"{fix}, wait for it, or choose another card with {variable}",
             )
         elif state.free * _MIB < needed:
             yield PreflightProblem(
@@ -108,18 +93,50 @@ def free_memory(control_groups: Path = Path("/sys/fs/cgroup")) -> int:
     return min(free, max(0, limit - used + cached))
 
 
-def _rows(query: tuple[str, ...], environ: Mapping[str, str], words: int) -> Iterator[list[str]]:
-    """The rows that the driver answers, split at commas; none without a driver."""
-    tool = shutil.which("nvidia-smi", path=environ.get("PATH"))
-    if tool is None:
-        return
-    try:
-        done = subprocess.run(
-            [tool, *query], capture_output=True, text=True, timeout=_TIMEOUT_S, check=True, env=dict(environ)
+def _nvidia(environ: Mapping[str, str]) -> dict[str, CardMemory]:
+    holders: dict[str, list[tuple[int, str, int]]] = {}
+    for words in _rows(_PROCESSES, environ):
+        if words[1].isdigit() and words[-1].isdigit():
+            name = Path(", ".join(words[2:-1])).name
+            holders.setdefault(words[0], []).append((int(words[1]), name, int(words[-1])))
+    return {
+        words[0]: CardMemory(
+            total=int(words[1]), used=int(words[2]), free=int(words[3]), processes=tuple(holders.get(words[0], ()))
         )
-    except (OSError, subprocess.SubprocessError):
-        return
-    for line in done.stdout.splitlines():
-        found = [word.strip() for word in line.split(",")]
-        if len(found) >= words:
-            yield found
+        for words in _rows(_CARDS, environ)
+        if all(word.isdigit() for word in words[1:4])
+    }
+
+
+def _rows(query: tuple[str, ...], environ: Mapping[str, str]) -> list[list[str]]:
+    """The rows that ``nvidia-smi`` answers, of four words or more."""
+    rows = [[word.strip() for word in line.split(",")] for line in ask("nvidia-smi", query, environ).splitlines()]
+    return [row for row in rows if len(row) >= 4]
+
+
+def _amd(environ: Mapping[str, str]) -> dict[str, CardMemory]:
+    found = {}
+    for name, facts in rocm_cards(ask("rocm-smi", ("--showmeminfo", "vram", "--json"), environ)).items():
+        words = [facts.get(f"vram total {word}memory (b)", "") for word in ("", "used ")]
+        if all(word.isdigit() for word in words):
+            total, used = (int(word) // _MIB for word in words)
+            found[name] = CardMemory(total=total, used=used, free=total - used, processes=())
+    return found
+
+
+def _ascend(environ: Mapping[str, str]) -> dict[str, CardMemory]:
+    rows = NPU_ROWS.finditer(ask("npu-smi", ("info",), environ))
+    sizes = {row["bus"]: (int(row["total"]), int(row["used"])) for row in rows}
+    return {
+        bus: CardMemory(total=total, used=used, free=total - used, processes=()) for bus, (total, used) in sizes.items()
+    }
+
+
+#: Platform -> how its memory is asked for, and the variable that chooses among its cards.
+_PLATFORMS: Mapping[str, tuple[Callable[[Mapping[str, str]], dict[str, CardMemory]], str]] = MappingProxyType(
+    {
+        "cuda": (_nvidia, "CUDA_VISIBLE_DEVICES"),
+        "npu": (_ascend, "ASCEND_RT_VISIBLE_DEVICES"),
+        "rocm": (_amd, "HIP_VISIBLE_DEVICES"),
+    }
+)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from paritygate.manifest.case import Case, Leg
-from paritygate.runners import devices, weights
+from paritygate.runners import devices, drivers, weights
 from paritygate.runners.devices_memory import card_problems, main_memory_problems
 from paritygate.runners.preflight_case import (
     ability_problems,
@@ -24,6 +24,9 @@ from paritygate.runners.preflight_inputs import input_problems, leg_file_problem
 from paritygate.runners.preflight_legs import LegState, Probes, leg_state
 from paritygate.runners.preflight_programs import port_problems
 from paritygate.runners.problems import PreflightProblem, PreflightReport
+
+#: What must be installed for a question about the classes of Diffusers.
+_IMPORTED = ("diffusers", "torch", "transformers")
 
 
 def check(
@@ -50,15 +53,14 @@ def check(
         earlier: a report without problems, which holds while its fingerprint does.
         environ: where variables are looked up.
     """
-    cards = devices.cards(environ) if case.ci.cards else ()
+    cards = drivers.cards(environ) if case.ci.cards else ()
     profile = devices.profile_for(case.ci, cards)
     folder = weights.model_folder(case, environ)
     problems = list(place_problems(case, artifacts, legs=len(legs), items=items))
     if any(leg.name == "candidate" for leg in legs) and profile is None:
         problems.append(_hardware_problem(case, queue, cards))
     problems += _memory_problems(case, legs, folder, cards, environ)
-    problems += ability_problems(case, legs)
-    problems += [*unequal_problems(case), *extra_problems(case)] if len(legs) == len(case.legs) else []
+    problems += _manifest_problems(case, legs)
     probes: Probes = {}
     states: dict[str, LegState] = {leg.name: leg_state(case, leg, probes, environ) for leg in legs}
     for leg in legs:
@@ -68,21 +70,26 @@ def check(
     if not reused:
         device = devices.DEVICES.get(profile.platform, profile.platform) if profile else "cpu"
         problems += _content_problems(case, legs, folder, states, device=device, environ=environ)
-    computes = needs_weights(legs)
-    notes = [_unverified(case, folder)] if computes and folder.is_dir() and not weights.has_digest(case) else []
+    bad_weights = {"weights", "revision"} & {entry.code for entry in problems}
     return PreflightReport(
         case=case.id,
         problems=tuple(problems),
-        notes=(*notes, *unequal_notes(case)),
-        weights_verified=computes
-        and weights.has_digest(case)
-        and not {"weights", "revision"} & {entry.code for entry in problems},
+        notes=(*_weight_notes(case, legs, folder), *unequal_notes(case)),
+        weights_verified=needs_weights(legs) and weights.has_digest(case) and not bad_weights,
         model_dir=str(folder),
         profile=profile,
         interpreters={name: state.interpreter.versions() for name, state in states.items() if state.interpreter},
         fingerprint=seen,
         reused=reused,
     )
+
+
+def _manifest_problems(case: Case, legs: tuple[Leg, ...]) -> Iterator[PreflightProblem]:
+    """What the manifest asks for and cannot be had in this version, or is not comparable."""
+    yield from ability_problems(case, legs)
+    if len(legs) == len(case.legs):
+        yield from unequal_problems(case)
+        yield from extra_problems(case)
 
 
 def _content_problems(
@@ -101,14 +108,14 @@ def _content_problems(
     for leg in legs:
         yield from leg_file_problems(case, leg)
         found = states[leg.name].interpreter
-        if leg.runner == "diffusers" and found is not None and not states[leg.name].problems:
+        if leg.runner == "diffusers" and found is not None and all(found.distributions.get(name) for name in _IMPORTED):
             yield from import_problems(
                 case, leg, folder=folder, device=device, packages=found.packages, environ=environ
             )
 
 
 def _memory_problems(
-    case: Case, legs: tuple[Leg, ...], folder: Path, cards: tuple[devices.Card, ...], environ: Mapping[str, str]
+    case: Case, legs: tuple[Leg, ...], folder: Path, cards: tuple[drivers.Card, ...], environ: Mapping[str, str]
 ) -> Iterator[PreflightProblem]:
     """Legs run one after the other, so the largest one counts."""
     loading = [leg for leg in legs if leg.runner == "diffusers"]
@@ -120,16 +127,18 @@ def _memory_problems(
         yield from main_memory_problems(max((weights.least_bytes(folder, leg) for leg in loading), default=0))
 
 
-def _unverified(case: Case, folder: Path) -> str:
+def _weight_notes(case: Case, legs: tuple[Leg, ...], folder: Path) -> Iterator[str]:
+    if not needs_weights(legs) or not folder.is_dir() or weights.has_digest(case):
+        return
     revision = case.model.revision
     known = "only the name of the folder says" if folder.name == revision else "nothing in the folder shows"
-    return f"weights not verified: {known} that it is revision {revision}"
+    yield f"weights not verified: {known} that it is revision {revision}"
 
 
-def _hardware_problem(case: Case, queue: str, found: tuple[devices.Card, ...]) -> PreflightProblem:
-    here = ", ".join(card.name for card in found) if found else "no card (nvidia-smi finds none)"
+def _hardware_problem(case: Case, queue: str, found: tuple[drivers.Card, ...]) -> PreflightProblem:
+    here = ", ".join(card.name for card in found) if found else "no card (no driver lists one)"
     fix = f"run it where CI does: lane {case.ci.lane}{f', queue {queue}' if queue else ''}"
     if unknown := [card.name for card in found if not card.sku]:
-        fix += f"; {unknown[0]!r} is not in the table of runners/devices.py"
+        fix += f"; {unknown[0]!r} is not in the table of runners/drivers.py"
     needed = f"{case.ci.cards} x {' or '.join(case.ci.sku)}"
     return PreflightProblem(code="hardware", message=f"needs {needed}; here: {here}", fix=fix)

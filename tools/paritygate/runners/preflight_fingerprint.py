@@ -13,12 +13,25 @@ from paritygate.errors import ManifestError
 from paritygate.manifest.case import Case, Leg
 from paritygate.manifest.contract import contract
 from paritygate.records.canonical import canonical_json, sha256_bytes
-from paritygate.runners.devices import Card
+from paritygate.runners.drivers import Card
 from paritygate.runners.leg import interpreter
 from paritygate.runners.preflight_legs import LegState
 
 #: Variables that say where something is found or how it loads; their beginnings.
-_VARIABLES = ("CUDA", "DIFFUSERS", "HF_", "HIP", "LD_", "NVIDIA", "PATH", "PYTHON", "ROCR", "TORCH", "TRANSFORMERS")
+_VARIABLES = (
+    "ASCEND",
+    "CUDA",
+    "DIFFUSERS",
+    "HF_",
+    "HIP",
+    "LD_",
+    "NVIDIA",
+    "PATH",
+    "PYTHON",
+    "ROCR",
+    "TORCH",
+    "TRANSFORMERS",
+)
 
 
 def fingerprint(

@@ -38,11 +38,15 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 class Interpreter(msgspec.Struct, frozen=True):
-    """What ``probe.py`` found. ``packages`` is a digest over everything that is installed."""
+    """What ``probe.py`` found.
+
+    ``paritygate`` is the version of this package there. ``entry`` and ``adapter`` say why they cannot be called.
+    ``packages`` is a digest over everything that is installed.
+    """
 
     python: str
     distributions: dict[str, Installed | None]
-    paritygate: bool
+    paritygate: str
     entry: str
     adapter: str
     packages: str
@@ -120,6 +124,10 @@ def _look(
     state.interpreter = found
     state.problems += _missing(leg, found, needed)
     state.problems += _other_versions(leg, found)
+    if needed and found.paritygate not in ("", "unknown", __version__):
+        message = f"paritygate is {found.paritygate} in the leg's Python, the run is of {__version__}"
+        fix = f"pip install 'paritygate[{RUNNERS[leg.runner].extra}]=={__version__}'"
+        state.problems.append(PreflightProblem(code="version", message=message, fix=fix, leg=leg.name))
     for code, message in (("entry", found.entry), ("adapter", found.adapter)):
         if message:
             fix = f"correct the leg's {code}, or install it in the leg's Python"

@@ -64,6 +64,16 @@ def git(folder: str, *words: str) -> str:
     return done.stdout.strip()
 
 
+def own_version() -> str:
+    """The version of the package whose worker will run here; ``unknown`` without metadata, empty when it is absent."""
+    if importlib.util.find_spec("paritygate") is None:
+        return ""
+    try:
+        return importlib.metadata.version("paritygate")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def entry_problem(entry: str) -> str:
     """Why ``module:function`` cannot be called; the module is read, not run."""
     module, _, function = entry.partition(":")
@@ -132,7 +142,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "python": sys.version.split()[0],
         "distributions": found,
-        "paritygate": importlib.util.find_spec("paritygate") is not None,
+        "paritygate": own_version(),
         "entry": entry_problem(request["entry"]) if request["entry"] else "",
         "adapter": source_problem(request["adapter"], request["function"]) if request["adapter"] else "",
         "packages": packages_digest(editable),

@@ -43,6 +43,14 @@ class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
         return any(problem.code == "hardware" for problem in self.problems)
 
 
+def environment_lines(report: PreflightReport) -> list[str]:
+    """What each leg's Python has installed, one line each in a fixed form: ``environment <leg>: name=version ...``."""
+    return [
+        f"  environment {leg}: " + printable(" ".join(f"{name}={version or '-'}" for name, version in found.items()))
+        for leg, found in report.interpreters.items()
+    ]
+
+
 def lines(report: PreflightReport) -> list[str]:
     """The problems for a person, one line each with its fix, and then the notes."""
     found = [
