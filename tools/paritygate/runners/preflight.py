@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from paritygate.manifest.case import Case, Leg
+from paritygate.records.model import DeviceProfile
 from paritygate.runners import devices, drivers, weights
 from paritygate.runners.devices_memory import card_problems, main_memory_problems
 from paritygate.runners.preflight_case import (
@@ -57,19 +58,16 @@ def check(
     profile = devices.profile_for(case.ci, cards)
     folder = weights.model_folder(case, environ)
     problems = list(place_problems(case, artifacts, legs=len(legs), items=items))
-    if any(leg.name == "candidate" for leg in legs) and profile is None:
+    if profile is None and any(leg.name == "candidate" for leg in legs):
         problems.append(_hardware_problem(case, queue, cards))
     problems += _memory_problems(case, legs, folder, cards, environ)
     problems += _manifest_problems(case, legs)
-    probes: Probes = {}
-    states: dict[str, LegState] = {leg.name: leg_state(case, leg, probes, environ) for leg in legs}
-    for leg in legs:
-        problems += [*states[leg.name].problems, *port_problems(leg)]
+    states = _states(case, legs, environ)
+    problems += [problem for state in states.values() for problem in state.problems]
     seen = fingerprint(case, legs, folder=folder, states=states, cards=cards, environ=environ)
     reused = earlier is not None and not earlier.problems and bool(seen) and earlier.fingerprint == seen
     if not reused:
-        device = devices.DEVICES.get(profile.platform, profile.platform) if profile else "cpu"
-        problems += _content_problems(case, legs, folder, states, device=device, environ=environ)
+        problems += _content_problems(case, legs, folder, states, profile=profile, environ=environ)
     bad_weights = {"weights", "revision"} & {entry.code for entry in problems}
     return PreflightReport(
         case=case.id,
@@ -82,6 +80,15 @@ def check(
         fingerprint=seen,
         reused=reused,
     )
+
+
+def _states(case: Case, legs: tuple[Leg, ...], environ: Mapping[str, str]) -> dict[str, LegState]:
+    probes: Probes = {}
+    found: dict[str, LegState] = {}
+    for leg in legs:
+        found[leg.name] = leg_state(case, leg, probes, environ)
+        found[leg.name].problems += port_problems(leg)
+    return found
 
 
 def _manifest_problems(case: Case, legs: tuple[Leg, ...]) -> Iterator[PreflightProblem]:
@@ -98,10 +105,11 @@ def _content_problems(
     folder: Path,
     states: Mapping[str, LegState],
     *,
-    device: str,
+    profile: DeviceProfile | None,
     environ: Mapping[str, str],
 ) -> Iterator[PreflightProblem]:
     """What only reading files and importing packages shows."""
+    device = devices.DEVICES[profile.platform] if profile else "cpu"
     if needs_weights(legs):
         yield from model_problems(case, folder, legs)
     yield from input_problems(case)
