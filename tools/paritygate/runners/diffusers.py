@@ -42,6 +42,9 @@ def run(job: Job, writer: Writer) -> None:
     check_encoding(job)
     pipeline, weights = load(job)
     inputs, facts = load_inputs(job, pipeline)
+    for name, value in {"inputs": facts, "libraries": libraries(Path(job.root)), "weights": weights}.items():
+        if value:
+            writer.environment(name, value)
     observer, work = Observer(pipeline), WorkCounter(_cached(pipeline, job))
     latents = None if job.latents is None else np.load(job.latents, allow_pickle=False)
     flags = numeric_flags(device_of(pipeline))
@@ -62,9 +65,6 @@ def run(job: Job, writer: Writer) -> None:
         writer.setting(f"dtype.{name}", found)
     report_flags(flags, numeric_flags(device_of(pipeline)), writer)
     report_features(pipeline, job, work, writer)
-    for name, value in {"inputs": facts, "libraries": libraries(Path(job.root)), "weights": weights}.items():
-        if value:
-            writer.environment(name, value)
 
 
 def _cached(pipeline: Any, job: Job) -> dict[str, Any]:

@@ -25,9 +25,12 @@ def place(pipeline: Any, job: Job) -> Any:
     """The pipeline on its device, or with the hooks that move its weights there when they are needed.
 
     Raises:
-        LegError: ``kind="backend"`` for offload without a card.
+        LegError: ``kind="backend"`` for a card that is not there, and for offload without one.
     """
     device = str(job.spec.get("device") or job.device)
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        message = f"the leg runs on {device}, and PyTorch {torch.__version__} finds no card"
+        raise refused(message, kind="backend", hint="install a build of PyTorch for the card and its driver")
     if (offload := job.spec.get("offload")) is None:
         return pipeline.to(device)
     if torch.device(device).type == "cpu":

@@ -32,6 +32,7 @@ def load(job: Job) -> tuple[Any, dict[str, dict[str, Any]]]:
     options = {} if job.spec.get("dtype") is None else {"dtype": load_dtype(job.spec["dtype"])}
     with recorded_loading() as loading:
         pipeline = kind.from_pretrained(job.model_dir, local_files_only=True, **options)
+    _check_dtypes(job.spec.get("dtype"), pipeline.components)
     weights = audit(pipeline, loading)
     if (scheduler := job.spec.get("scheduler")) is not None:
         pipeline.scheduler = _scheduler(scheduler, pipeline.scheduler.config)
@@ -54,6 +55,14 @@ def load_dtype(spec: str | Mapping[str, str]) -> Any:
     if isinstance(spec, str):
         return getattr(torch, spec)
     return {name: getattr(torch, dtype) for name, dtype in spec.items()}
+
+
+def _check_dtypes(spec: str | Mapping[str, str] | None, components: Mapping[str, Any]) -> None:
+    """Refuse a dtype for a component that is not there: Diffusers would load the one that is meant in float32."""
+    for name in spec if isinstance(spec, Mapping) else ():
+        if name not in components and name != "default":
+            known = [*components, "default"]
+            raise refused(f"dtype: the pipeline has no {name!r}{near(name, known)}; it has: {', '.join(known)}")
 
 
 def class_of(name: str, base: type | tuple[type, ...], suffix: str) -> Any:

@@ -68,8 +68,12 @@ def made_of(result: Any, job: Job, pipeline: Any) -> Made:
     """The arrays in a pipeline's answer, as the declared kind of output wants them.
 
     Raises:
-        LegError: when the answer holds no such thing, or a sound whose rate the pipeline does not state.
+        LegError: when the answer holds no such thing, a sound whose rate the pipeline does not state, or images that
+            a safety checker blanked.
     """
+    if blanked := sum(map(bool, getattr(result, "nsfw_content_detected", None) or ())):
+        hint = "use weights without a safety checker, or another prompt or seed"
+        raise refused(f"the safety checker of the pipeline blanked {blanked} of its images", hint=hint)
     found: dict[str, Any] = {}
     for role in _FIELDS[job.output.kind]:
         value = next((value for name in _NAMES[role] if (value := getattr(result, name, None)) is not None), None)

@@ -113,7 +113,8 @@ def report_features(pipeline: Any, job: Job, work: WorkCounter, writer: Writer) 
         writer.feature(job.feature or "lora", **{f"lora_{number}_layers": layers})
     if cache := spec.get("cache"):
         writer.setting("cache", json.dumps(cache, sort_keys=True))
-        writer.feature(job.feature or "cache", **work.counters)
+        compiled = {"uncounted": "the denoiser is compiled, and what a cache skips in it cannot be seen"}
+        writer.feature(job.feature or "cache", **(work.counters or compiled))
     if spec.get("compile"):
         if not (graphs := compiled_graphs()):
             raise refused("compile: torch.compile made no graph of any part that ran", kind="backend")

@@ -125,7 +125,7 @@ class Observer:
             if not isinstance(ids, torch.Tensor):
                 return
             self._seen.token_calls.setdefault(name, []).append(ids.tolist())
-            states = output[0] if isinstance(output, (tuple, dict)) and len(output) else None
+            states = _text_states(output)
             if isinstance(states, torch.Tensor) and ids.ndim == 2 and len(states) == len(ids):
                 for row, state in zip(ids.tolist(), states, strict=True):
                     self._check_text(name, tuple(row), state)
@@ -154,6 +154,14 @@ class Observer:
         if not self._seen.timesteps:
             self._seen.first_latents = sample.detach().clone()
         self._seen.timesteps.append(float(timestep))
+
+
+def _text_states(output: Any) -> Any:
+    """What a text encoder says of its prompts: its last hidden states, never the scores of a vocabulary."""
+    states = getattr(output, "last_hidden_state", None)
+    if states is None:
+        states = next(iter(reversed(getattr(output, "hidden_states", None) or ())), None)
+    return output[0] if states is None and isinstance(output, tuple) and output else states
 
 
 def is_compiled(component: torch.nn.Module) -> bool:

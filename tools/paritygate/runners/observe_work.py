@@ -54,8 +54,11 @@ class WorkCounter:
     def counters(self) -> dict[str, int | float | str]:
         """``cache_hits``: denoiser calls that computed less than the first; ``skipped_layers``: what they left out.
 
-        ``computed_percent`` lists the share of layers that each call computed, first call first.
+        ``computed_percent`` lists the share of layers that each call computed, first call first. Empty when there was
+        no denoiser to count.
         """
+        if not self._calls:
+            return {}
         shares = [(calls[0], ran) for calls in self._calls.values() for ran in calls]
         whole, ran = sum(full for full, _ in shares), sum(done for _, done in shares)
         listed = ", ".join(f"{100 * done / full:.0f}" if full else "0" for full, done in shares[:_LISTED])

@@ -70,6 +70,13 @@ def test_a_cache_that_skips_attention_only_shows_as_well(run, clip_job):
     assert 0 < counters["skipped_layers"] < counters["layers"] / 2
 
 
+def test_a_cache_in_a_compiled_denoiser_shows_no_hits_and_says_why(run, clip_job):
+    cache = {"class": FIRST_BLOCK, "config": {"threshold": 1e9}}
+    ran = run(clip_job(cache=cache, compile={"transformer": {"backend": "eager"}}))
+    assert "compiled" in ran.effective.features["cache"]["uncounted"]
+    assert ran.effective.features["compile"]["compiled_graphs"] > 0
+
+
 @pytest.mark.parametrize(
     ("make", "cache", "words"),
     [
@@ -178,3 +185,17 @@ def test_an_attention_backend_of_a_package_that_is_not_there_is_a_failure_of_the
     with pytest.raises(LegError, match="attention_backend 'sage' is not there") as caught:
         run(clip_job(attention_backend="sage"))
     assert caught.value.kind == "backend"
+
+
+def test_a_card_that_is_not_there_is_a_failure_of_the_backend(run, picture_job, monkeypatch):
+    import torch  # noqa: PLC0415
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(LegError, match=r"runs on cuda:1, and PyTorch .* finds no card") as caught:
+        run(picture_job(device="cuda:1"))
+    assert caught.value.kind == "backend"
+
+
+def test_a_dtype_of_a_component_that_is_not_there_is_refused(run, picture_job):
+    with pytest.raises(LegError, match="the pipeline has no 'text_encodr'; nearest: text_encoder"):
+        run(picture_job(dtype={"text_encodr": "bfloat16", "default": "float32"}))

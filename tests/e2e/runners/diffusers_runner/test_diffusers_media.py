@@ -2,16 +2,24 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from PIL import Image
 
 from paritygate.errors import LegError
 from paritygate.manifest.case import Output
+from paritygate.manifest.index import load_cases
+from paritygate.manifest.project import find_project
+from paritygate.manifest.registries import load_registries
+from paritygate.manifest.suite import items
 from paritygate.media.levels import to_stored
 from paritygate.media.video import open_video
 from paritygate.runners.writer import latents_digest
+
+from .conftest import ACCURACY
 
 H264 = {"container": "mp4", "codec": "libx264", "pixel_format": "yuv420p"}
 LOSSLESS = {"container": "mkv", "codec": "ffv1", "pixel_format": "bgr0"}
@@ -197,6 +205,46 @@ def test_a_clip_with_sound_is_one_encoded_file_or_two_raw_ones(runner, clip_job,
     assert np.array_equal(stored["audio"][0], np.stack([wave, -wave], axis=1))
     assert stored["audio"][1] == {"sample_rate_hz": 24000, "index": 0}
     assert stored["video"][1] == {"fps": 8.0, "index": 0}
+
+
+def test_images_that_a_safety_checker_blanked_are_no_output(runner, picture_job):
+    from paritygate.runners.diffusers_outputs import made_of  # noqa: PLC0415
+
+    answer = type("Answer", (), {"images": np.zeros((1, 32, 32, 3), np.float32), "nsfw_content_detected": [True]})()
+    with pytest.raises(LegError, match="blanked 1 of its images"):
+        made_of(answer, picture_job(), None)
+
+
+def test_layers_and_pictures_of_pillow_lie_side_by_side(runner, picture_job, picture):
+    from paritygate.runners.diffusers_outputs import made_of  # noqa: PLC0415
+
+    layers = np.linspace(0, 1, 3 * 4 * 4 * 4, dtype=np.float16).reshape(3, 4, 4, 4)
+    for images in ([layers, layers[::-1]], [list(layers), list(layers[::-1])]):
+        made = made_of(type("Answer", (), {"images": images})(), picture_job(), None)
+        assert [image.dtype for image in made.images] == [np.float32] * 6
+        assert np.array_equal(made.images[3], layers[2].astype(np.float32))
+    made = made_of(type("Answer", (), {"images": [Image.fromarray(picture[..., 0])]})(), picture_job(), None)
+    assert np.array_equal(made.images[0], picture[..., :1])
+
+
+MANIFESTS = ("ltx2_t2va/ltx2-t2va", "qwen_image/qwen-image-t2i", "wan22_i2v/wan22-i2v")
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_the_requests_of_the_gpu_cases_are_what_their_classes_take(runner, clip_job, manifest):
+    import diffusers  # noqa: PLC0415
+
+    project = find_project(ACCURACY)
+    loaded = load_cases(project, load_registries(project), only=ACCURACY / f"{manifest}.case.yaml")
+    (case,) = loaded.cases
+    changes = {"items": items(case), "spec": dict(case.reference.spec), "output": case.output, "inputs": case.inputs}
+    job = msgspec.structs.replace(clip_job(), root=str(project.root), **changes)
+    pipeline = object.__new__(getattr(diffusers, job.spec["pipeline"]))
+    inputs, facts = runner.load_inputs(job, pipeline)
+    arguments = runner.call_arguments(pipeline, job, job.items[:1], inputs)
+    assert arguments["prompt"]
+    assert len(facts) == len(case.inputs)
+    runner.check_encoding(msgspec.structs.replace(job, directory=str(Path(clip_job().root))))
 
 
 def test_the_runner_loads_no_video_library_before_it_encodes(runner):
