@@ -151,7 +151,7 @@ class Server:
         self.httpd.odd[ending] = list(answers)
 
     def get(self, limits: Limits = PATIENT) -> Path:
-        return cached(self.ref, self.url, limits=limits)
+        return cached(self.ref, self.url, limits=limits).folder
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def test_threads_and_processes_that_fetch_at_once_get_one_whole_golden(server):
     shutil.rmtree(folders[0])
     words = (
         "from paritygate.goldens.cache import cached; from paritygate.goldens.store import Ref; "
-        f"print(cached(Ref{tuple(server.ref)}, {server.url!r}))"
+        f"print(cached(Ref{tuple(server.ref)}, {server.url!r}).folder)"
     )
     processes = [subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [process.communicate(timeout=20)[0].strip() for process in processes] == [str(folders[0])] * 2

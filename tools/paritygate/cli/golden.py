@@ -110,7 +110,8 @@ def verify_command(*, names: tuple[str, ...], as_json: bool) -> int:
         _echo_json({"ok": not wrong, "goldens": [_data(entry) for entry in checked]})
     else:
         _echo(*(line for entry in checked for line in _checked_lines(entry)))
-        _echo(f"{len(checked)} goldens, {len(wrong)} wrong" if checked else "no golden, and no case that needs one")
+        count = "1 golden" if len(checked) == 1 else f"{len(checked)} goldens"
+        _echo(f"{count}, {len(wrong)} wrong" if checked else "no golden, and no case that needs one")
     return int(ExitCode.FAILED if wrong else ExitCode.OK)
 
 

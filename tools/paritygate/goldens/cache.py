@@ -14,7 +14,7 @@ from pathlib import Path
 
 from paritygate.errors import GoldenError
 from paritygate.goldens.fetch import Limits, download
-from paritygate.goldens.store import Ref, read_golden
+from paritygate.goldens.store import Found, Ref, read_golden
 from paritygate.media.frozen import name_problems
 from paritygate.records.canonical import sha256_bytes, sha256_file
 from paritygate.records.golden import GOLDEN_NAME, MAX_GOLDEN_BYTES, Golden, GoldenFile, parse_golden
@@ -24,8 +24,8 @@ _LOCK_S = 3600.0
 _SPARE_BYTES = 64 << 20
 
 
-def cached(ref: Ref, url: str, *, limits: Limits | None = None) -> Path:
-    """The local folder of a golden that is published below ``url``, verified now; fetched when it is not there.
+def cached(ref: Ref, url: str, *, limits: Limits | None = None) -> Found:
+    """The local copy of a golden that is published below ``url``, verified now; fetched when it is not there.
 
     A copy that was altered is thrown away and fetched again. Without a copy nothing works offline; with one, no
     request is made.
@@ -44,20 +44,18 @@ def cached(ref: Ref, url: str, *, limits: Limits | None = None) -> Path:
     with _locked(root, final.name):
         if os.path.lexists(final):
             try:
-                read_golden(final, ref=ref)
+                return Found(final, read_golden(final, ref=ref))
             except GoldenError:
                 _remove(final)
-            else:
-                return final
         partial = root / f"{final.name}.partial"
         _fetch(ref, f"{url.rstrip('/')}/{urllib.parse.quote(ref.path)}", partial, limits=limits)
         try:
-            read_golden(partial, ref=ref)
+            golden = read_golden(partial, ref=ref)
         except GoldenError:
             _remove(partial)
             raise
         partial.rename(final)
-    return final
+    return Found(final, golden)
 
 
 def in_cache(ref: Ref) -> bool:

@@ -12,7 +12,17 @@ from paritygate.errors import GoldenError
 from paritygate.goldens.cache import in_cache
 from paritygate.goldens.needed import refs, resolve
 from paritygate.goldens.promote import drafts
-from paritygate.goldens.store import Ref, check_name, goldens_folder, local, read_golden, read_list, ref_of, versions
+from paritygate.goldens.store import (
+    Ref,
+    check_name,
+    entries,
+    goldens_folder,
+    local,
+    read_golden,
+    read_list,
+    ref_of,
+    versions,
+)
 from paritygate.manifest.case import Case
 from paritygate.manifest.project import Project
 from paritygate.records.canonical import sha256_bytes
@@ -125,15 +135,14 @@ def _check(project: Project, key: tuple[str, int, str], cases: list[str]) -> Che
 
 
 def _in_folder(project: Project) -> Iterator[tuple[str, int]]:
-    root = goldens_folder(project)
-    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+    for folder in entries(goldens_folder(project)):
         yield from ((folder.name, version) for version in versions(folder))
 
 
 def _strays(project: Project, names: tuple[str, ...]) -> Iterator[Checked]:
     """What lies in the folder of goldens and is none: it would never be verified."""
     root = goldens_folder(project)
-    for path in sorted(root.iterdir()) if root.is_dir() else ():
+    for path in entries(root):
         if names and path.name not in names:
             continue
         for stray in _stray_paths(path):
@@ -157,7 +166,7 @@ def _stray_paths(path: Path) -> Iterator[Path]:
         yield path
         return
     known = {f"v{version}" for version in versions(path)}
-    yield from (inner for inner in sorted(path.iterdir()) if inner.name not in known)
+    yield from (inner for inner in entries(path) if inner.name not in known)
 
 
 def _elsewhere(project: Project, ref: Ref) -> str:

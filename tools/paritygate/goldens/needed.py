@@ -10,7 +10,7 @@ import msgspec
 
 from paritygate.errors import GoldenError
 from paritygate.goldens.cache import cached
-from paritygate.goldens.store import Ref, goldens_folder, local, read_golden, ref_of
+from paritygate.goldens.store import Found, Ref, goldens_folder, local, read_golden, ref_of
 from paritygate.manifest.case import Case, Leg, Output
 from paritygate.manifest.project import Project
 from paritygate.manifest.suite import items as items_of
@@ -55,9 +55,9 @@ def _resolved(
     """The folder of one golden, and what is wrong with it, each with its fix."""
     try:
         ref = ref_of(data)
-        folder = resolve(project, ref)
+        folder, golden = resolve(project, ref)
         # Tensors of a component are inputs: what they were an answer to does not matter.
-        found = list(mismatches(case, read_golden(folder, ref=ref))) if leg else []
+        found = list(mismatches(case, golden)) if leg else []
     except GoldenError as error:
         return None, [(error.message, error.hint)]
     fix = f"promote a version that answers this case, from: paritygate golden create {case.id}"
@@ -69,8 +69,8 @@ def refs(case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
     return _named(case, case.legs)
 
 
-def resolve(project: Project, ref: Ref) -> Path:
-    """The local folder of a golden, verified now: in the project, else fetched from ``goldens_url`` by its digest.
+def resolve(project: Project, ref: Ref) -> Found:
+    """A golden, verified now: in the project, else fetched from ``goldens_url`` by its digest.
 
     Raises:
         GoldenError: when it is missing, altered or hostile; one error that lists everything.
@@ -78,8 +78,7 @@ def resolve(project: Project, ref: Ref) -> Path:
     """
     folder = local(project, ref)
     if folder is not None:
-        read_golden(folder, ref=ref)
-        return folder
+        return Found(folder, read_golden(folder, ref=ref))
     if project.goldens_url is None:
         raise GoldenError(
             f"golden {ref} is missing: there is no {goldens_folder(project).relative_to(project.root)}/{ref.path}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -37,6 +36,13 @@ class Ref(NamedTuple):
         return f"{self.name}/v{self.version}"
 
 
+class Found(NamedTuple):
+    """A golden that was verified: its local folder, and what its list says."""
+
+    folder: Path
+    golden: Golden
+
+
 def ref_of(data: Mapping[str, Any]) -> Ref:
     """The golden that a mapping of a manifest names.
 
@@ -66,10 +72,26 @@ def goldens_folder(project: Project) -> Path:
 
 
 def versions(folder: Path) -> tuple[int, ...]:
-    """The versions below the folder of one golden, ascending."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return tuple(sorted(int(found[1]) for path in folder.iterdir() if (found := _VERSION.fullmatch(path.name))))
-    return ()
+    """The versions below the folder of one golden, ascending.
+
+    Raises:
+        GoldenError: when it cannot be read.
+    """
+    return tuple(sorted(int(found[1]) for path in entries(folder) if (found := _VERSION.fullmatch(path.name))))
+
+
+def entries(folder: Path) -> list[Path]:
+    """What lies in a folder, sorted; nothing when there is no such folder.
+
+    Raises:
+        GoldenError: when it cannot be read.
+    """
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise GoldenError(f"{folder} cannot be read: {error.strerror or error}", hint="make it readable") from error
 
 
 def local(project: Project, ref: Ref) -> Path | None:
