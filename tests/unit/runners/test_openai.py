@@ -62,7 +62,9 @@ def test_a_generation_is_one_request_an_item_with_everything_that_it_says(tmp_pa
         ("POST", "/v1/images/generations", "000"),
         ("POST", "/v1/images/generations", "001"),
     ]
-    assert server.requests[1][2]["Authorization"] is None
+    headers = server.requests[1][2]
+    assert (headers["Connection"], headers["Accept-Encoding"]) == ("close", "identity")
+    assert headers["Authorization"] is None
     assert list(outputs(writer)) == ["000", "001"]
     assert effective(writer).settings == {}
     assert effective(writer).effects == {}

@@ -241,6 +241,19 @@ def test_a_server_that_does_not_even_read_is_late():
     assert caught.value.kind == "timeout"
 
 
+@pytest.mark.parametrize("answer", leg.stub.ANSWERS)
+def test_a_body_is_read_to_its_last_byte_and_not_one_more_than_allowed(answer):
+    whole = len(leg.stub.IMAGE)
+    with leg.serving("bytes") as server:
+        server.bytes = answer
+        client = Client(f"http://127.0.0.1:{server.server_address[1]}", key=None, alive=lambda _wait_s: None)
+        with client.ask("POST", "/", deadline=Deadline(5, "5"), limit=whole, body=b"{}") as told:
+            assert told.read(whole) == leg.stub.IMAGE
+        refused = pytest.raises(LegError, match=rf"at most {whole - 1} are read|than the {whole - 1} bytes")
+        with refused, client.ask("POST", "/", deadline=Deadline(5, "5"), limit=whole, body=b"{}") as told:
+            told.read(whole - 1)
+
+
 def mutated(rng: random.Random, data: bytes) -> bytes:
     data = bytearray(data)
     for _ in range(rng.randrange(5)):

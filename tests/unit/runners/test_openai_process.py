@@ -85,6 +85,7 @@ def test_a_server_that_is_never_ready_is_a_timeout_with_the_first_error_line_of_
     assert record.failure == "timeout"
     expected = "the server was not ready within startup_timeout_s: 0.8; log: ERROR: shard 2 of 3 is missing"
     assert expected in record.message
+    assert record.duration_s < 6
 
 
 def test_a_program_that_is_not_there_cannot_be_started(tmp_path):

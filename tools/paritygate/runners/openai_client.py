@@ -143,7 +143,7 @@ class Client:
         self, connection: HTTPConnection, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str]
     ) -> BaseHTTPResponse:
         """The beginning of the answer to one request."""
-        own = {"Accept-Encoding": "identity", "Connection": "close"}
+        own = {"Connection": "close"}
         key = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         # A server that refuses a large body early has answered already.
         with contextlib.suppress(BrokenPipeError):
