@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -272,6 +274,17 @@ def test_a_server_that_is_not_there_is_infrastructure(server):
         port = listening.getsockname()[1]
     with pytest.raises(InfrastructureError, match="refused"):
         cached(server.ref, f"http://127.0.0.1:{port}", limits=QUICK)
+
+
+def test_a_certificate_that_is_not_trusted_is_refused_without_another_try(tmp_path, monkeypatch):
+    def untrusted(*_words, **_more):
+        error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+        error.verify_message = "self-signed certificate"
+        raise error
+
+    monkeypatch.setattr(http.client.HTTPSConnection, "connect", untrusted)
+    with pytest.raises(GoldenError, match="is not trusted: self-signed certificate"):
+        download("https://localhost/x", tmp_path / "file", size=1)
 
 
 def test_a_redirect_on_the_same_host_is_followed(server):

@@ -61,6 +61,10 @@ def nest_deeply(folder):
     [
         (change_a_byte, "outputs/000/0.png was altered: its digest is sha256:"),
         (lambda folder: (folder / "outputs/000/0.png").write_bytes(b"short"), "has 5 bytes, the list says 7"),
+        (
+            lambda folder: (folder / "outputs/000/0.png").write_bytes(b"version https://git-lfs.github.com/spec/v1\n"),
+            "the list says 7; it is a pointer of Git LFS",
+        ),
         (lambda folder: (folder / "outputs/000/0.png").unlink(), "outputs/000/0.png is missing"),
         (lambda folder: (folder / "outputs/000/1.png").write_bytes(b"more"), "outputs/000/1.png is there and not in"),
         (lambda folder: (folder / ".hidden").write_bytes(b""), ".hidden is there and not in the list"),

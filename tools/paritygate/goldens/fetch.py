@@ -77,6 +77,11 @@ def _try(url: str, target: Path, *, size: int, exact: bool, ends_s: float, limit
     """Why an attempt broke off; None when the file is complete."""
     try:
         _once(url, target, size=size, exact=exact, ends_s=ends_s, limits=limits)
+    except ssl.SSLCertVerificationError as error:
+        raise GoldenError(
+            f"the certificate of {url} is not trusted: {error.verify_message}",
+            hint="mend the server, or name its authority in SSL_CERT_FILE",
+        ) from error
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         return error
     return None

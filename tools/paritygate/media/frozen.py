@@ -22,6 +22,8 @@ MAX_FILE_BYTES = 16 << 30
 #: Problems that are told; the rest is counted.
 _TOLD = 20
 _CHUNK_BYTES = 1 << 20
+#: How a file begins that stands for another one, and more bytes than it has.
+_POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 Size = Annotated[int, msgspec.Meta(ge=0, le=MAX_FILE_BYTES)]
@@ -173,7 +175,9 @@ def _file_problem(folder: Path, name: str, listed: Frozen) -> str:
             if state.st_nlink > 1:
                 return f"{name} has more than one name (hard link), so it can change elsewhere"
             if state.st_size != listed.size:
-                return f"{name} has {state.st_size} bytes, the list says {listed.size}"
+                pointer = state.st_size < _POINTER_BYTES and os.read(stream.fileno(), len(_POINTER)) == _POINTER
+                how = "; it is a pointer of Git LFS, so run: git lfs pull" if pointer else ""
+                return f"{name} has {state.st_size} bytes, the list says {listed.size}{how}"
             found = _sha256(stream.fileno(), listed.size)
     except MediaError as error:
         return f"{name} is missing" if not os.path.lexists(folder / name) else error.message
