@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -316,6 +318,43 @@ def test_a_cache_that_others_can_write_is_not_used(server):
     cache().chmod(0o777)
     with pytest.raises(GoldenError, match="others can change the cache"):
         server.get()
+
+
+def test_a_cache_that_cannot_be_made_is_named(server, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(GoldenError, match="cannot make the cache"):
+        server.get()
+
+
+def test_a_golden_that_does_not_fit_is_not_begun(server, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    with pytest.raises(GoldenError, match="which are not free"):
+        server.get()
+    assert len(server.asked) == 1
+
+
+def test_what_lies_in_an_unfinished_download_and_is_not_listed_keeps_it_from_its_name_once(server):
+    server.odd(BIG, cut)
+    with pytest.raises(InfrastructureError):
+        server.get()
+    (partial,) = cache().glob("*.partial")
+    (partial / "stray").write_bytes(b"")
+    server.odd(BIG, plain)
+    with pytest.raises(GoldenError, match="stray is there and not in the list"):
+        server.get()
+    assert kept() == []
+    read_golden(server.get(), ref=server.ref)
+
+
+def test_a_published_list_that_lies_is_refused_before_a_file_is_made(server, make, tmp_path):
+    folder = tmp_path / "published" / "demo" / "v1"
+    data = json.loads((folder / "golden.json").read_text())
+    data["files"]["../../escaped"] = data["files"][BIG]
+    ref = make.rewrite(folder, data)
+    with pytest.raises(GoldenError, match="is not a plain relative path"):
+        cached(ref, server.url, limits=PATIENT)
+    assert [path for path, _ in server.asked] == ["/demo/v1/golden.json"]
 
 
 def test_threads_and_processes_that_fetch_at_once_get_one_whole_golden(server):
