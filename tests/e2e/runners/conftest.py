@@ -57,6 +57,9 @@ def run_one(tmp_path, monkeypatch) -> Callable[..., Ran]:
         adapter: str | None = None,
         timeout_s: float = 60,
         golden_folder: Path | None = None,
+        model_dir: Path | None = None,
+        items: tuple[Item, ...] = ITEMS,
+        side: int = 4,
         **spec,
     ):
         leg = Leg(name="candidate", runner=runner, adapter=adapter, python=None, timeout_s=timeout_s, requires={},
@@ -70,8 +73,8 @@ def run_one(tmp_path, monkeypatch) -> Callable[..., Ran]:
 
         began = time.monotonic()
         record = run_leg(
-            case_of(root, leg), leg, items=ITEMS, run_dir=root / "run", model_dir=None, latents=None,
-            golden=golden_folder, progress=watch,
+            msgspec.structs.replace(case_of(root, leg), output=Output(kind="images", width=side, height=side)), leg,
+            items=items, run_dir=root / "run", model_dir=model_dir, latents=None, golden=golden_folder, progress=watch,
         )  # fmt: skip
         return Ran(record, root / "run" / "candidate", time.monotonic() - began, peak)
 

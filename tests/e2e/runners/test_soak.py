@@ -12,10 +12,13 @@ from typing import NamedTuple
 import psutil
 import pytest
 
+from paritygate.manifest.case import Item
 from paritygate.runners.process import run_process
 
 SEQUENTIAL, STUBBORN = 200, 10
 CONCURRENT, ROUNDS = 8, 3
+SERVED, SERVED_AT_ONCE = 10, 2
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 #: A parent, a child that listens, and two grandchildren in sessions of their own; they outlive the parent.
 TREE = """
@@ -141,3 +144,28 @@ def test_eight_legs_at_once_leave_nothing_and_never_touch_each_other(tmp_path, r
         assert list(pool.map(run, numbers)) == [""] * len(numbers)
     assert_gone([tmp_path / f"case{number}/run/candidate/tree.json" for number in numbers], left)
     assert state() == before
+
+
+def test_ten_runs_of_the_real_server_leave_nothing(tmp_path, run_one, state, left):
+    """A real pipeline behind a real HTTP stack: threads, sockets, temporary files and all."""
+    model = REPOSITORY / "tests/e2e/accuracy/tiny_digits/model"
+    request = {"prompt": "a digit", "seed": 1, "width": 32, "height": 32, "num_inference_steps": 2}
+
+    def run(number: int) -> tuple[str | None, str]:
+        root = tmp_path / f"case{number}"
+        root.mkdir()
+        ran = run_one(
+            "openai", root=root, model_dir=model, side=32, items=(Item(id="0000", request=request),), timeout_s=120,
+            server=["{python}", "-m", "openai_server", "--model", "{model}", "--port", "{port}"],
+            pythonpath=[str(REPOSITORY / "examples")], endpoint="images/generations", probe=[],
+            served_model="model",
+        )  # fmt: skip
+        return ran.record.failure, ran.record.message
+
+    before = state()
+    with ThreadPoolExecutor(SERVED_AT_ONCE) as pool:
+        assert list(pool.map(run, range(SERVED))) == [(None, "")] * SERVED
+    assert left.marked() == []
+    assert state() == before
+    for number in range(SERVED):
+        assert (tmp_path / f"case{number}/run/candidate/outputs/0000/0.png").exists()

@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import threading
+from pathlib import Path
 
 import psutil
 
 from paritygate.runners.kernel import adopt_orphans, die_with_parent
-from paritygate.runners.process import is_alive
+from paritygate.runners.process import TEMPORARY_PREFIX, is_alive
 
 _PAUSE_S = 0.1
 #: Held by whichever thread of the guard ends it: the other one then has nothing left to say.
@@ -66,6 +68,8 @@ def _watch(leash: int) -> None:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             psutil.wait_procs(below, timeout=_PAUSE_S)
+        if Path(folder := os.environ.get("TMPDIR", "")).name.startswith(TEMPORARY_PREFIX):
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
 

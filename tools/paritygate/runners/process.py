@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 import uuid
@@ -16,12 +18,15 @@ from types import FrameType
 import msgspec
 import psutil
 
-from paritygate.errors import LegError
+from paritygate.errors import ArtifactError, LegError
 from paritygate.runners.kernel import adopting
 from paritygate.runners.leglog import leg_log
 
 #: Every process that a leg starts inherits this variable, which is how strays are found.
 TOKEN_VARIABLE = "PARITYGATE_LEG_TOKEN"  # noqa: S105 - a marker, not a secret
+#: Begins the name of a leg's own folder for temporary files, which goes with the leg. It lies where such folders do, as
+#: the path of a socket in it may not be long.
+TEMPORARY_PREFIX = "paritygate-leg-"
 
 #: A leg that prints more is ended: nobody reads it, and the disk is needed for the outputs.
 MAX_LOG_BYTES = 64 << 20
@@ -57,7 +62,7 @@ def run_process(
     timeout_s: float,
     tick: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Run a command to its end and leave no process of it behind, whatever happens to either side.
+    """Run a command to its end and leave no process and no temporary file of it behind, whatever happens.
 
     The child leads its own session. Its standard input is a pipe that only this process holds open: when this
     process dies, the guard of the worker reads end-of-file there and kills its own tree (see ``leash``). SIGTERM and
@@ -66,14 +71,14 @@ def run_process(
     Args:
         command: the argument array; no shell is involved.
         cwd: working directory of the child.
-        env: its whole environment, to which the leash token is added.
+        env: its whole environment, to which the leash token and a folder for temporary files are added.
         log: file that receives standard output and standard error.
         timeout_s: seconds until the tree is ended.
         tick: called a few times a second while the child runs.
 
     Raises:
         LegError: when the command cannot be started.
-        ArtifactError: when the log cannot be written.
+        ArtifactError: when the log or temporary files cannot be written.
     """
     token = uuid.uuid4().hex
     started = time.monotonic()
@@ -82,9 +87,9 @@ def run_process(
         tick()
         return not stream.flooded
 
-    with leg_log(log, limit=MAX_LOG_BYTES) as stream, _signals_raise(), adopting():
+    with leg_log(log, limit=MAX_LOG_BYTES) as stream, _signals_raise(), _temporary_folder() as folder, adopting():
         earlier = frozenset(psutil.Process().children())
-        child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token}, log=stream.target)
+        child = _start(command, cwd=cwd, env={**env, TOKEN_VARIABLE: token, "TMPDIR": folder}, log=stream.target)
         stream.handed_over()
         try:
             exit_code = _wait(child, deadline=started + timeout_s, go_on=go_on)
@@ -97,6 +102,20 @@ def run_process(
                 if child.stdin is not None:
                     child.stdin.close()
     return Outcome(exit_code=exit_code, duration_s=time.monotonic() - started, flooded=stream.flooded)
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[str]:
+    try:
+        folder = tempfile.mkdtemp(prefix=TEMPORARY_PREFIX)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot make a folder for temporary files: {error.strerror or error}", hint="free space, or set TMPDIR"
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_tree(group: int, token: str, earlier: frozenset[psutil.Process]) -> None:
