@@ -173,6 +173,13 @@ def test_equal_or_unstated_precisions_are_no_problem(case, left, right):
     assert unequal(case, {"dtype": left}, {"dtype": right})[0] == []
 
 
+def test_a_leg_that_asks_for_another_device_is_named(case):
+    equal = {"device": "cpu"}
+    assert unequal(case, equal, equal)[0] == []
+    ((code, message),), _ = unequal(case, equal, {"device": "cuda:0"}, "device")
+    assert (code, message) == ("device", "device: the leg asks for cuda:0, the case runs on cpu here")
+
+
 def test_other_unequal_settings_are_noted_and_left_to_the_checklist(case):
     left, right = {"attention_backend": "native", "threads": 1}, {"attention_backend": "_flash_3", "threads": 1}
     problems, notes = unequal(case, left, right)

@@ -210,10 +210,10 @@ def test_a_port_that_another_program_holds_is_named_with_its_holder(case):
 
 def test_an_interpreter_is_asked_once_for_two_legs_with_one_question(case, monkeypatch):
     asked = []
-    run = subprocess.run
-    monkeypatch.setattr(subprocess, "run", lambda *words, **more: asked.append(words) or run(*words, **more))
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *words, **more: asked.append(words) or start(*words, **more))
     assert sound.found(case) == []
-    assert len([words for words in asked if words[0][0] == sys.executable]) == 1
+    assert len(asked) == 1
 
 
 def test_the_probe_needs_nothing_but_an_old_python():
@@ -231,3 +231,42 @@ def test_a_leg_with_another_version_of_this_package_cannot_run_its_worker(case, 
     ((code, message),) = lacking(case, environ={"PATH": "/bin:/usr/bin", "PYTHONPATH": str(tmp_path / "site")})
     assert code == "version"
     assert message == f"paritygate is 0.0.1 in the leg's Python, the run is of {__version__}"
+
+
+#: An interpreter that is a script -> what is said of it.
+BAD_PYTHONS = {
+    "sleep 600 & exec sleep 600": "no answer after 0.3 s",
+    "sleep 600 & exit 0": "no answer: ",
+    "yes": "printed more than 1 MiB",
+    "echo lost >&2; exit 3": "lost",
+    "exit 3": "exit code 3",
+    "kill -SEGV $$": "ended by SIGSEGV",
+    "echo []": "no answer: ",
+}
+
+
+@pytest.mark.parametrize(("script", "words"), BAD_PYTHONS.items())
+def test_an_interpreter_that_misbehaves_is_ended_with_all_that_it_started(case, tmp_path, monkeypatch, script, words):
+    monkeypatch.setattr("paritygate.runners.preflight_legs._PROBE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("paritygate.runners.asking._MAX_BYTES", 1 << 20)
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexport MARK={tmp_path}\n{script}\n")
+    python.chmod(0o755)
+    ((code, message),) = lacking(case, python=str(python))
+    assert code == "interpreter"
+    assert words in message
+    left = [path for path in Path("/proc").glob("[0-9]*/environ") if marked(path, str(tmp_path))]
+    assert left == []
+
+
+def marked(environ: Path, mark: str) -> bool:
+    try:
+        return f"MARK={mark}".encode() in environ.read_bytes()
+    except OSError:
+        return False
+
+
+def test_an_interpreter_may_print_before_it_answers(case, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("print('welcome')\n")
+    assert lacking(case, environ={"PATH": "/bin:/usr/bin", "PYTHONPATH": str(tmp_path / "site")}) == []

@@ -65,6 +65,20 @@ def test_a_shard_that_the_index_names_and_the_cache_lacks_is_named_before_any_se
     assert problems(model) == [f"unet/two.safetensors is missing (named by {INDEX})"]
 
 
+def test_an_index_of_a_format_that_nobody_fetched_counts_only_when_it_is_the_only_one(model):
+    unused = model / "unet" / "diffusion_pytorch_model.bin.index.json"
+    unused.write_text(json.dumps({"weight_map": {"a": "x-00001.bin", "b": "x-00002.bin"}}))
+    assert problems(model) == []
+    variant = model / "unet" / INDEX.replace("model.", "model.fp16.")
+    variant.write_text(json.dumps({"weight_map": {"a": "x.fp16-00001.safetensors"}}))
+    assert problems(model) == []
+    variant.unlink()
+    (model / "unet" / INDEX).unlink()
+    for path in (model / "unet").glob("*.safetensors"):
+        path.unlink()
+    assert problems(model) == [f"unet/x-0000{i}.bin is missing (named by {unused.name})" for i in (1, 2)]
+
+
 def test_a_tensor_that_is_not_in_its_shard_is_named(model):
     index(model, a="one", b="two", c="two", d="two")
     assert problems(model) == [f"unet/two.safetensors lacks b, d, which {INDEX} puts there"]

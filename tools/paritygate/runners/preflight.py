@@ -12,6 +12,7 @@ from paritygate.runners import devices, drivers, weights
 from paritygate.runners.devices_memory import card_problems, main_memory_problems
 from paritygate.runners.preflight_case import (
     ability_problems,
+    device_problems,
     extra_problems,
     model_problems,
     needs_weights,
@@ -110,6 +111,8 @@ def _content_problems(
 ) -> Iterator[PreflightProblem]:
     """What only reading files and importing packages shows."""
     device = devices.DEVICES[profile.platform] if profile else "cpu"
+    if profile is not None:
+        yield from device_problems(legs, device)
     if needs_weights(legs):
         yield from model_problems(case, folder, legs)
     yield from input_problems(case)

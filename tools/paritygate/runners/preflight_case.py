@@ -97,6 +97,16 @@ def extra_problems(case: Case) -> Iterator[PreflightProblem]:
             yield PreflightProblem(code="extra", message=message, fix=fix)
 
 
+def device_problems(legs: tuple[Leg, ...], wanted: str) -> Iterator[PreflightProblem]:
+    """Legs that ask for another kind of device than that on which the case runs (``wanted``: ``cpu``, ``cuda``)."""
+    for leg in legs:
+        stated = leg.spec.get("device")
+        if leg.runner == "diffusers" and stated and str(stated).partition(":")[0] != wanted:
+            message = f"device: the leg asks for {stated}, the case runs on {wanted} here"
+            fix = "leave device out, or correct ci.hardware"
+            yield PreflightProblem(code="device", message=message, fix=fix, leg=leg.name)
+
+
 def unequal_problems(case: Case) -> Iterator[PreflightProblem]:
     """Components that the manifest itself loads in two precisions without saying why."""
     if {case.reference.runner, case.candidate.runner} != {"diffusers"}:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from paritygate.errors import ArtifactError
 from paritygate.manifest.cache import cache_folder
@@ -18,6 +15,7 @@ from paritygate.manifest.case import Case, Leg
 from paritygate.records.canonical import canonical_json, sha256_bytes
 from paritygate.records.store import write_text_atomic
 from paritygate.runners import probe_imports
+from paritygate.runners.asking import UnansweredError, ask_python
 from paritygate.runners.leg import interpreter, leg_environment
 from paritygate.runners.problems import PreflightProblem
 from paritygate.runners.weights import components
@@ -53,9 +51,19 @@ def import_problems(
     if _answered(case.root, key):
         return []
     try:
-        found = _ask(python, request, root=case.root, environment=environment)
-    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
-        return [_unanswered(leg, python, error)]
+        found = ask_python(
+            python,
+            probe_imports.__file__,
+            request,
+            list[tuple[str, str, str]],
+            cwd=case.root,
+            environment=environment,
+            timeout_s=_TIMEOUT_S,
+        )
+    except UnansweredError as error:
+        message = f"{python} died while it imported diffusers: {error}"
+        fix = "reinstall torch, diffusers and transformers in the leg's Python"
+        return [PreflightProblem(code="import", message=message, fix=fix, leg=leg.name)]
     if not found:
         _keep(case.root, key)
     return [PreflightProblem(code=code, message=message, fix=fix, leg=leg.name) for code, message, fix in found]
@@ -72,35 +80,9 @@ def _classes(leg: Leg, folder: Path) -> list[tuple[str, str, str]]:
     wanted += [
         (f"model_index.json: {name}", library, kind)
         for name, (library, kind) in components(folder).items()
-        if not (folder / name / f"{library}.py").is_file() and not (name == "scheduler" and leg.spec.get("scheduler"))
+        if not (folder / name / f"{library}.py").is_file()
     ]
     return wanted
-
-
-def _ask(python: str, request: Any, *, root: Path, environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    source = Path(probe_imports.__file__).read_text(encoding="utf-8")
-    done = subprocess.run(
-        [python, "-c", source, msgspec.json.encode(request).decode()],
-        capture_output=True,
-        timeout=_TIMEOUT_S,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        cwd=root,
-        env=dict(environment),
-    )
-    return msgspec.json.decode(done.stdout, type=list[tuple[str, str, str]])
-
-
-def _unanswered(leg: Leg, python: str, error: Exception) -> PreflightProblem:
-    said = getattr(error, "stderr", None) or b""
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    reason = (lines or str(error).splitlines() or [type(error).__name__])[-1][:300]
-    return PreflightProblem(
-        code="import",
-        message=f"{python} died while it imported diffusers: {reason}",
-        fix="reinstall torch, diffusers and transformers in the leg's Python",
-        leg=leg.name,
-    )
 
 
 def _key(python: str, request: Any, packages: str, environment: Mapping[str, str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from paritygate import __version__
 from paritygate.errors import UsageError
 from paritygate.manifest.case import Case, Leg
 from paritygate.runners import probe
+from paritygate.runners.asking import UnansweredError, ask_python
 from paritygate.runners.leg import interpreter, leg_environment
 from paritygate.runners.preflight_programs import program_environment, program_problems
 from paritygate.runners.problems import PreflightProblem
@@ -148,26 +148,18 @@ def _request(case: Case, leg: Leg, needed: tuple[str, ...]) -> dict[str, Any]:
 def _probe(
     python: str, request: Mapping[str, Any], *, root: Path, environment: Mapping[str, str]
 ) -> Interpreter | PreflightProblem:
-    source = Path(probe.__file__).read_text(encoding="utf-8")
     try:
-        done = subprocess.run(
-            [python, "-c", source, msgspec.json.encode(request).decode()],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROBE_TIMEOUT_S,
-            check=True,
-            stdin=subprocess.DEVNULL,
+        return ask_python(
+            python,
+            probe.__file__,
+            request,
+            Interpreter,
             cwd=root,
-            env=dict(environment),
+            environment=environment,
+            timeout_s=_PROBE_TIMEOUT_S,
         )
-        return msgspec.json.decode(done.stdout, type=Interpreter)
-    except OSError as error:
-        reason = error.strerror or str(error)
-    except subprocess.CalledProcessError as error:
-        reason = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1][:200]
-    except (subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
-        reason = str(error).partition("\n")[0][:200]
+    except UnansweredError as error:
+        reason = str(error)
     return PreflightProblem(
         code="interpreter",
         message=f"the interpreter {python} cannot be used: {reason}",

@@ -23,6 +23,8 @@ BACKENDS = {
     "speech": ("torchaudio", "torchaudio"),
     "vision": ("PIL", "pillow"),
 }
+#: What to do about an attention backend that cannot run.
+OTHER = "install what it names in the leg's Python, or declare another attention_backend"
 #: What libraries raise while they load.
 IMPORT_ERRORS = (
     ArithmeticError,
@@ -96,7 +98,7 @@ def attention_problem(backend: str) -> list[str] | None:
         if check is not None:
             check(known)
     except (ImportError, RuntimeError) as error:
-        return ["attention", f"attention_backend: {backend} cannot run here: {last_line(error)}", "install it"]
+        return ["attention", f"attention_backend: {backend} cannot run here: {last_line(error)}", OTHER]
     return None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Case, Leg
 from paritygate.media.digests import tree_digest
-from paritygate.runners.weights_headers import file_problem, index_problems, presence_problem, read_json
+from paritygate.runners.weights_headers import VARIANT, file_problem, index_problems, presence_problem, read_json
 
 _WEIGHT_SUFFIXES = (".safetensors", ".bin")
 #: Components of a pipeline that have no weights of their own.
@@ -27,7 +27,6 @@ _TOKENIZERS = (
 #: Files that may be empty.
 _EMPTY_NAMES = frozenset({".gitattributes", ".gitkeep", "__init__.py"})
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_VARIANT = re.compile(r"\.(fp16|bf16|fp32|ema|non_ema)\b")
 _HALVES = frozenset({"bfloat16", "float16"})
 
 
@@ -116,7 +115,7 @@ def least_bytes(folder: Path, leg: Leg) -> int:
     for name in components(folder):
         found: dict[str, int] = {}
         for path in (folder / name).glob("*"):
-            if path.suffix in _WEIGHT_SUFFIXES and path.is_file() and not _VARIANT.search(path.name):
+            if path.suffix in _WEIGHT_SUFFIXES and path.is_file() and not VARIANT.search(path.name):
                 found[path.suffix] = found.get(path.suffix, 0) + path.stat().st_size
         total += min(found.values(), default=0)
     dtype = leg.spec.get("dtype")

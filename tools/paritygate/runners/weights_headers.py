@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ _POINTER = b"version https://git-lfs"
 #: How a file of torch.save begins: a zip archive, or before PyTorch 1.6 a pickle.
 _ARCHIVE, _PICKLE = b"PK\x03\x04", b"\x80\x02"
 _NAMED = 3
+#: Weights in another precision than the plain ones beside them.
+VARIANT = re.compile(r"\.(fp16|bf16|fp32|ema|non_ema)\b")
 
 
 def presence_problem(path: Path) -> str:
@@ -65,6 +68,8 @@ def index_problems(index: Path, *, damaged: frozenset[Path]) -> Iterator[str]:
     places = data.get("weight_map") if isinstance(data, dict) else None
     if not isinstance(places, dict) or not places:
         yield f"{index} is not a readable index of shards"
+        return
+    if _is_unused(index, {str(shard) for shard in places.values()}):
         return
     by_shard: dict[str, set[str]] = {}
     for tensor, shard in places.items():
@@ -114,6 +119,15 @@ def read_json(path: Path) -> object:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def _is_unused(index: Path, shards: set[str]) -> bool:
+    """Whether an index is of another format or variant than the one that was fetched: none of its shards is there."""
+    if not (".bin." in index.name or VARIANT.search(index.name)) or any(
+        (index.parent / name).exists() for name in shards
+    ):
+        return False
+    return any(path.suffix in (".safetensors", ".bin") for path in index.parent.iterdir())
 
 
 def _archive_problem(path: Path) -> str:
