@@ -137,11 +137,11 @@ def compile_components(pipeline: Any, wanted: bool | Mapping[str, Mapping[str, A
             setattr(pipeline, name, torch.compile(modules[name], **options))
 
 
-def compiled_graphs() -> int:
-    """How many graphs ``torch.compile`` has made in this process."""
+def compiled_graphs() -> tuple[int, int]:
+    """How many graphs ``torch.compile`` has made in this process, and how many it took from an earlier one's cache."""
     from torch._dynamo.utils import counters  # noqa: PLC0415 - takes a second, and few legs compile
 
-    return int(counters["stats"]["unique_graphs"])
+    return int(counters["stats"]["unique_graphs"]), int(counters["inductor"]["fxgraph_cache_hit"])
 
 
 def _need(distribution: str, key: str) -> None:

@@ -15,8 +15,9 @@ from paritygate.runners.diffusers_features import compiled_graphs, lora_facts
 from paritygate.runners.diffusers_names import refused
 from paritygate.runners.diffusers_outputs import Made
 from paritygate.runners.job import Job, Writer
-from paritygate.runners.observe import Observation, attention_backend, noise_levels, token_rows
+from paritygate.runners.observe import Observation, attention_backend, token_rows
 from paritygate.runners.observe_environment import changed_flags
+from paritygate.runners.observe_steps import noise_levels
 from paritygate.runners.observe_work import WorkCounter
 
 #: Arguments whose defaults are reported as well.
@@ -82,6 +83,8 @@ def report_settings(
         **{f"conditioning.{name}": f"sha256:{digest.hexdigest()}" for name, digest in seen.conditioning.items()},
         **{f"config.{name}": _scalar(value) for name, value in sorted(_config(pipeline, arguments, made).items())},
     }
+    if seen.sampler_noise:
+        settings["noise.sampler"] = ", ".join(sorted(seen.sampler_noise))
     for name, value in settings.items():
         writer.setting(name, value)
     writer.environment("pipeline", type(pipeline).__name__)
@@ -116,10 +119,12 @@ def report_features(pipeline: Any, job: Job, work: WorkCounter, writer: Writer) 
         compiled = {"uncounted": "the denoiser is compiled, and what a cache skips in it cannot be seen"}
         writer.feature(job.feature or "cache", **(work.counters or compiled))
     if spec.get("compile"):
-        if not (graphs := compiled_graphs()):
+        graphs, reused = compiled_graphs()
+        if not graphs:
             raise refused("compile: torch.compile made no graph of any part that ran", kind="backend")
         writer.setting("compile", json.dumps(spec["compile"], sort_keys=True))
         writer.feature(job.feature or "compile", compiled_graphs=graphs)
+        writer.environment("compile", {"graphs": graphs, "from_an_earlier_run": reused})
 
 
 def _config(pipeline: Any, arguments: Mapping[str, Any], made: Made) -> dict[str, Any]:

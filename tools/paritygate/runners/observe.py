@@ -1,7 +1,6 @@
 """What a Diffusers pipeline really did: observed by hooks on the loaded objects, never read from the request.
 
-Nothing here changes a value. The scheduler's ``step`` is watched on its class, because pipelines copy schedulers,
-and a copy must call its own ``step``.
+Nothing here changes a value.
 """
 
 from __future__ import annotations
@@ -9,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import inspect
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import torch
 
 from paritygate.runners.diffusers_names import denoisers, refused
+from paritygate.runners.observe_steps import watched_steps
 from paritygate.runners.observe_work import LAYERS
 
 #: Attention processors that know no backend name of their own -> the backend they are.
@@ -29,8 +27,9 @@ class Observation:
     """One pipeline call as it happened.
 
     ``timesteps``: as given to each scheduler step. ``first_latents``: ``(batch, ...)`` as they entered the first one.
-    ``token_calls``: text encoder -> one batch of rows per forward, in order. ``conditioning``: autoencoder -> digest of
-    everything that it was given to encode, after all resizing and normalising, as float32.
+    ``sampler_noise``: devices of the generators that steps drew from, ``unseeded`` for the one of the process.
+    ``token_calls``: text encoder -> one batch of rows per forward, in order. ``conditioning``: autoencoder or encoder
+    of pictures -> digest of every picture that it was given, after all resizing and normalising, as float32.
     """
 
     def __init__(self) -> None:
@@ -38,6 +37,7 @@ class Observation:
         self.first_latents: torch.Tensor | None = None
         self.token_calls: dict[str, list[list[list[int]]]] = {}
         self.conditioning: dict[str, Any] = {}
+        self.sampler_noise: set[str] = set()
 
 
 class Observer:
@@ -87,7 +87,7 @@ class Observer:
                 if isinstance(component, torch.nn.Module):
                     self._hook(name, component, stack)
             if (scheduler := getattr(self._pipeline, "scheduler", None)) is not None:
-                stack.enter_context(_watched_steps(scheduler, self._on_step))
+                stack.enter_context(watched_steps(scheduler, self._on_step, self._seen.sampler_noise.add))
             yield self._seen
 
     def _hook(self, name: str, component: torch.nn.Module, stack: contextlib.ExitStack) -> None:
@@ -108,6 +108,8 @@ class Observer:
 
     def _on_forward(self, part: str) -> _Hook:
         def on_forward(_module: Any, args: Any, kwargs: Any, output: Any) -> None:
+            first = args[0] if args and part.startswith("image_encoder") else None
+            self._digest(part, kwargs.get("pixel_values", first))
             self.inputs.setdefault(part, set()).update(_float_dtypes((args, kwargs)))
             self.outputs.setdefault(part, set()).update(_float_dtypes(output))
 
@@ -142,13 +144,15 @@ class Observer:
     def _on_encode(self, name: str, encode: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(encode)
         def on_encode(*args: Any, **kwargs: Any) -> Any:
-            given = args[0] if args else next(iter(kwargs.values()), None)
-            if isinstance(given, torch.Tensor):
-                digest = self._seen.conditioning.setdefault(name, hashlib.sha256())
-                digest.update(repr(tuple(given.shape)).encode() + _float32_bytes(given))
+            self._digest(name, args[0] if args else next(iter(kwargs.values()), None))
             return encode(*args, **kwargs)
 
         return on_encode
+
+    def _digest(self, name: str, given: Any) -> None:
+        if isinstance(given, torch.Tensor):
+            digest = self._seen.conditioning.setdefault(name, hashlib.sha256())
+            digest.update(repr(tuple(given.shape)).encode() + _float32_bytes(given))
 
     def _on_step(self, timestep: Any, sample: torch.Tensor) -> None:
         if not self._seen.timesteps:
@@ -183,30 +187,6 @@ def _replaced(owner: torch.nn.Module, name: str, value: Callable[..., Any]) -> I
             setattr(owner, name, own)
 
 
-@contextlib.contextmanager
-def _watched_steps(scheduler: Any, record: Callable[[Any, torch.Tensor], None]) -> Iterator[None]:
-    kind = type(scheduler)
-    original = kind.step
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self is scheduler:
-            given = signature.bind(self, *args, **kwargs).arguments
-            record(given["timestep"], given["sample"])
-        return original(self, *args, **kwargs)
-
-    own = "step" in vars(kind)
-    kind.step = step
-    try:
-        yield
-    finally:
-        if own:
-            kind.step = original
-        else:
-            del kind.step
-
-
 def token_rows(seen: Observation, index: int, *, batch: int) -> list[list[int]]:
     """The rows of token ids of one item of a batch, unconditional first, text encoders by name.
 
@@ -218,19 +198,6 @@ def token_rows(seen: Observation, index: int, *, batch: int) -> list[list[int]]:
         for call in reversed(calls):
             rows += [call[start + index] for start in range(0, len(call), batch) if start + index < len(call)]
     return rows
-
-
-def noise_levels(scheduler: Any, timesteps: list[float]) -> list[float] | None:
-    """One sigma per step, as the scheduler used it; from alphas_cumprod where it keeps none; None where neither is."""
-    sigmas = getattr(scheduler, "sigmas", None)
-    if sigmas is not None and len(sigmas) >= len(timesteps):
-        begin = getattr(scheduler, "begin_index", None) or 0
-        return [float(sigma) for sigma in sigmas[begin : begin + len(timesteps)]]
-    alphas = getattr(scheduler, "alphas_cumprod", None)
-    if alphas is None:
-        return None
-    chosen = [float(alphas[int(timestep)]) for timestep in timesteps]
-    return [math.sqrt((1 - alpha) / alpha) if alpha > 0 else math.inf for alpha in chosen]
 
 
 def attention_backend(pipeline: Any) -> str:

@@ -188,7 +188,7 @@ def test_an_adapter_may_prepare_the_pipeline(runner, make_job, tmp_path):
 
 
 def test_a_copied_scheduler_keeps_its_own_steps_while_the_original_is_watched(runner):
-    from paritygate.runners.observe import _watched_steps  # noqa: PLC0415 - loads PyTorch
+    from paritygate.runners.observe_steps import watched_steps  # noqa: PLC0415 - loads PyTorch
 
     class Scheduler:
         def __init__(self):
@@ -200,7 +200,7 @@ def test_a_copied_scheduler_keeps_its_own_steps_while_the_original_is_watched(ru
 
     original, recorded = Scheduler(), []
     before = Scheduler.step
-    with _watched_steps(original, lambda timestep, sample: recorded.append((timestep, sample))):
+    with watched_steps(original, lambda timestep, sample: recorded.append((timestep, sample)), recorded.append):
         twin = copy.deepcopy(original)
         assert (original.step(0, 5, sample="a"), twin.step(0, 4, "b"), twin.step(0, 3, "c")) == (1, 1, 2)
     assert recorded == [(5, "a")]
