@@ -18,14 +18,18 @@ from paritygate.cli.main import BUG_EXIT_CODE, COMMANDS
 from paritygate.errors import ExitCode
 from paritygate.manifest.case import OutputKind
 from paritygate.records.model import Status
+from paritygate.runners.failures import KINDS
 from paritygate.runners.job import Writer
+from paritygate.runners.table import RUNNERS
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ADAPTERS = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
+RUNNERS_GUIDE = (ROOT / "docs" / "runners.md").read_text(encoding="utf-8")
 MARKED = re.compile(r"<!-- (?P<kind>file|part of): (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
 PARITYGATE = Path(sys.executable).with_name("paritygate")
 
 
@@ -105,6 +109,34 @@ def test_the_toy_of_the_adapter_guide_goes_from_unvalidated_to_provisional_as_de
     (folder / "toy.gate.yaml").write_text(gate.replace(f"sha256:{'0' * 64}", digest), encoding="utf-8")
     run(tmp_path, "paritygate validate")
     assert "toy: provisional" in run(tmp_path, "paritygate run toy")
+
+
+def test_the_engine_of_the_runner_guide_runs_and_its_output_becomes_a_golden(tmp_path: Path) -> None:
+    run(tmp_path, "paritygate init")
+    write_files(tmp_path, RUNNERS_GUIDE.replace('"==2.4.6"', f'"=={np.__version__}"'))
+    assert run(tmp_path, "paritygate preflight square").startswith("square: ready")
+    assert "square: unvalidated" in run(tmp_path, "paritygate run square", code=ExitCode.PREFLIGHT)
+    shown = run(tmp_path, "paritygate checklist square")
+    assert re.search(r"config.gain +0.2 +0.2001 +declared", shown)
+    for words in (["init", "--quiet"], ["add", "."], [*_IDENTITY, "commit", "--quiet", "-m", "a case"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    run(tmp_path, "paritygate golden create square")
+    (draft,) = tmp_path.glob("artifacts/goldens/square/*/golden.json")
+    promoted = run(tmp_path, f"paritygate golden promote {draft.parent} --reason 'first version'")
+    (digest,) = re.findall(r"sha256:[0-9a-f]{64}", promoted)
+    case = tmp_path / "tests/e2e/accuracy/square/square.case.yaml"
+    golden = f'reference: {{runner: golden, golden: {{name: square, version: 1, digest: "{digest}"}}}}\n'
+    text = case.read_text(encoding="utf-8")
+    case.write_text(re.sub(r"(?ms)^reference:$.*?(?=^candidate:)", golden, text), encoding="utf-8")
+    run(tmp_path, "paritygate golden verify")
+    assert "square" in run(tmp_path, "paritygate golden list")
+    assert "square: unvalidated" in run(tmp_path, "paritygate run square", code=ExitCode.PREFLIGHT)
+
+
+def test_the_runner_guide_names_every_runner_and_class_of_failure() -> None:
+    runners = set(re.findall(r"^\| `(\w+)` \| ", RUNNERS_GUIDE, re.MULTILINE))
+    assert runners == set(RUNNERS)
+    assert {kind for kind in KINDS if f"`{kind}`" not in RUNNERS_GUIDE} == set()
 
 
 def test_the_adapter_guide_names_all_that_an_adapter_can_report() -> None:

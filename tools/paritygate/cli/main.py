@@ -16,6 +16,7 @@ from paritygate.errors import ManifestError, ParitygateError, missing_extra, pri
 
 #: command name -> (module under ``paritygate.cli``, one-line help). Sorted; modules load on use.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "checklist": ("checklist", "Show what both legs of a run had in common."),
     "ci": ("ci", "Generate pipelines and check them for drift."),
     "compare": ("compare", "Compare two files or two folders."),
     "golden": ("golden", "Make, verify, promote and list frozen references."),

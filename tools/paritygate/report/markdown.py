@@ -8,11 +8,11 @@ from pathlib import Path
 from paritygate.manifest.case import Case
 from paritygate.manifest.suite import AXES, items
 from paritygate.records.model import RunRecord, Status
+from paritygate.report.checklist import checklist_section
 from paritygate.report.pictures import Picture
 from paritygate.report.provenance import environment_section, legs_section, reproduce_section, unmeasured_section
 from paritygate.report.result import (
     acceleration_section,
-    checklist_section,
     exact_section,
     gate_section,
     pictures_section,
@@ -47,7 +47,7 @@ def render(
         "worst pairs": lambda: pictures_section(pictures, failures, _requests(case)),
         "exact layer": lambda: exact_section(record),
         "acceleration": lambda: acceleration_section(record, case),
-        "checklist": lambda: checklist_section(record),
+        "checklist": lambda: checklist_section(record, case),
         "legs": lambda: legs_section(record, run_dir),
         "not measured": lambda: unmeasured_section(record, case),
         "reproduce": lambda: reproduce_section(record),

@@ -1,8 +1,7 @@
-"""Report sections about the result: verdict, gate, worst pairs, exact layer, checklist, acceleration, values."""
+"""Report sections about the result: verdict, gate, worst pairs, exact layer, acceleration, values."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from paritygate.compare.checklist import counted
@@ -41,6 +40,8 @@ def verdict_section(record: RunRecord, *, changed: bool = False) -> str:
         "",
     ]
     lines += [f"- {code(finding.code)} {escape(finding.message, limit=2000)}" for finding in verdict.reasons]
+    if verdict.failure_class:
+        lines.append(f"\nClass of failure: {escape(verdict.failure_class)}")
     lines += ["", f"Gate: {escape(verdict.gate)}", "", f"Scope: {escape(verdict.scope, limit=2000)}"]
     if changed:
         lines += ["", "**The case has changed since this run**: what its manifest says now is left out."]
@@ -94,25 +95,6 @@ def exact_section(record: RunRecord) -> str:
         return ""
     rows = [(code(entry.name), entry.status, escape(entry.detail)) for entry in record.comparison.exact]
     return "### Exact layer\n\n" + table(("item", "status", "detail"), rows)
-
-
-def checklist_section(record: RunRecord) -> str:
-    """Settings that are not equal on both sides; the equal ones are counted."""
-    rows = record.comparison.checklist
-    if not rows:
-        return ""
-    counts = Counter(row.verdict for row in rows)
-    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in sorted(counts))
-    order = ("undeclared", "declared", "unreported", "declared-but-equal")
-    shown = sorted(
-        (row for row in rows if row.verdict != "equal"), key=lambda row: (order.index(row.verdict), row.field)
-    )
-    cells = [
-        (code(row.field), code(row.reference), code(row.candidate), row.verdict, escape(row.note))
-        for row in shown[:MAX_ROWS]
-    ]
-    body = f"\n\n{table(('setting', 'reference', 'candidate', 'verdict', 'note'), cells)}" if cells else ""
-    return f"### Checklist\n\n{counted(len(rows), 'effective setting')}: {verdicts}.{body}"
 
 
 def acceleration_section(record: RunRecord, case: Case | None) -> str:
