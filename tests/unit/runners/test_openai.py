@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from pathlib import Path
 
 import av
@@ -12,7 +13,7 @@ from paritygate.errors import LegError
 from paritygate.manifest.case import InputMedia, Item, Output
 from paritygate.media.images import decode_image
 from paritygate.records.model import OUTPUTS_NAME, Effective
-from paritygate.runners.openai_probe import other
+from paritygate.runners.openai_probe import distance, other, probe
 from paritygate.runners.python import load_file
 
 leg = load_file(Path(__file__).with_name("openai_leg.py"))
@@ -286,7 +287,7 @@ def test_a_server_that_uses_everything_shows_an_effect_of_everything(tmp_path):
     assert tuple(found) == PROBED
     assert all(effect["exercised"] for effect in found.values())
     assert found["seed"]["detail"].startswith("1 -> 2 changes pixels by up to ")
-    assert found["seed"]["detail"].endswith(", a repetition by up to 0 levels")
+    assert found["seed"]["detail"].endswith("; a repetition changes pixels by up to 0 levels")
     names = [headers["X-Request-Id"] for method, _, headers, _ in server.requests if method == "POST"]
     assert names == ["000", "000-repeat", *(f"000-probe-{field}" for field in PROBED)]
     assert len(outputs(writer)["000"]["images"]) == 1
@@ -349,11 +350,11 @@ def test_another_value_is_a_valid_one(key, value, expected):
     assert other(key, value) == expected
 
 
-def clip(path: Path, level: int) -> bytes:
+def clip(path: Path, level: int, frames: int = 3) -> bytes:
     with av.open(str(path), "w") as target:
         stream = target.add_stream("ffv1", rate=8)
         stream.width, stream.height, stream.pix_fmt = 16, 16, "bgr0"
-        for index in range(3):
+        for index in range(frames):
             frame = av.VideoFrame.from_ndarray(np.full((16, 16, 3), level + index, np.uint8), format="rgb24")
             target.mux(stream.encode(frame))
         target.mux(stream.encode())
@@ -400,7 +401,10 @@ def test_frames_of_clips_tell_whether_a_field_had_an_effect(tmp_path, clips, wor
     _, writer = leg.ask(tmp_path, *words, clips={**clips, "None": clips["1"]}, **VIDEO)
     effect = effective(writer).effects["seed"]
     assert effect["exercised"] is exercised
-    assert effect["detail"] == f"1 -> 2 changes frames by up to {5 * exercised} levels, a repetition by up to 0 levels"
+    assert (
+        effect["detail"]
+        == f"1 -> 2 changes frames by up to {5 * exercised} levels; a repetition changes frames by up to 0 levels"
+    )
     assert len(outputs(writer)["000"]["media"]) == 1
 
 
@@ -409,4 +413,50 @@ def test_clips_that_cannot_be_decoded_are_held_together_byte_by_byte(tmp_path, c
     _, writer = leg.ask(tmp_path, clips={"1": bad, "2": bad + b"at all"}, **VIDEO)
     effect = effective(writer).effects["seed"]
     assert effect["exercised"]
-    assert effect["detail"] == ("1 -> 2 changes the file by more than can be measured, a repetition by up to 0 levels")
+    assert effect["detail"] == (
+        "1 -> 2 changes bytes of the file, which cannot be decoded; a repetition changes no byte of the file"
+    )
+
+
+class Told(dict):
+    """Takes the effects that a probe reports."""
+
+    def effect(self, field, *, exercised, detail):
+        self[field] = (exercised, detail)
+
+
+def level(value: int, size: int = 4) -> list:
+    return [np.full((size, size, 3), value, np.uint8)]
+
+
+@pytest.mark.parametrize(
+    ("repeated", "changed", "exercised", "words"),
+    [
+        (10, 11, True, "changes pixels by up to 1 levels; a repetition changes pixels by up to 0 levels"),
+        (10, 10, False, "changes pixels by up to 0 levels"),
+        (13, 16, False, "changes pixels by up to 6 levels; a repetition changes pixels by up to 3 levels"),
+        (13, 17, True, "changes pixels by up to 7 levels"),
+        (0, 31, True, "changes pixels by up to 21 levels; a repetition changes pixels by up to 10 levels"),
+    ],
+)
+def test_a_change_counts_when_it_is_more_than_twice_what_a_repetition_gives(repeated, changed, exercised, words):
+    told = Told()
+    answers = {"000-repeat": level(repeated), "000-probe-seed": level(changed)}
+    probe(Item(id="000", request={"seed": 1}), level(10), ("seed",), lambda _request, name: answers[name], told)
+    assert told["seed"][0] is exercised
+    assert words in told["seed"][1]
+
+
+def test_results_of_another_size_or_number_are_infinitely_far_apart(tmp_path):
+    assert distance(level(1), level(1, size=5)) == (math.inf, "pixels in size or number")
+    assert distance(level(1), level(1) * 2) == (math.inf, "images in size or number")
+    clip(tmp_path / "a.mkv", 10)
+    clip(tmp_path / "b.mkv", 10, frames=2)
+    assert distance(tmp_path / "a.mkv", tmp_path / "b.mkv") == (math.inf, "frames in size or number")
+    assert distance(tmp_path / "b.mkv", tmp_path / "b.mkv")[0] == 0
+
+
+def test_a_long_text_is_shown_shortened(tmp_path):
+    _, writer = leg.ask(tmp_path, request={**REQUEST, "prompt": "x" * 500}, probe=["prompt"])
+    detail = effective(writer).effects["prompt"]["detail"]
+    assert detail.startswith(f"'{'x' * 39}…' -> 'a red square on a white wall, xxxxxxxxx…' changes pixels")

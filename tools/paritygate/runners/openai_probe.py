@@ -62,7 +62,7 @@ def other(key: str, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, str):
-        return _OTHER_TEXT if key.startswith("negative_prompt") else f"{value}, {_OTHER_TEXT}"
+        return _OTHER_TEXT if key.startswith("negative_prompt") else f"{_OTHER_TEXT}, {value}"
     if not isinstance(value, (int, float)):
         raise LegError(f"probe names {key!r}, of which no other value is known", kind="crash")
     if key in _SHARES:
@@ -94,7 +94,7 @@ def probe(
     if not chosen:
         return
     try:
-        noise, seen = distance(first, again(item.request, f"{item.id}-repeat"))
+        noise, repeated = distance(first, again(item.request, f"{item.id}-repeat"))
     except StatusError as error:
         for key in chosen:
             writer.effect(key, exercised=False, detail=f"the repetition was refused: {error.message}")
@@ -103,29 +103,30 @@ def probe(
         value = other(key, item.request[key])
         step = f"{_shown(item.request[key])} -> {_shown(value)}"
         try:
-            change, seen = distance(first, again({**item.request, key: value}, f"{item.id}-probe-{key}"))
+            change, changed = distance(first, again({**item.request, key: value}, f"{item.id}-probe-{key}"))
         except StatusError as error:
             writer.effect(key, exercised=False, detail=f"{step} was refused: {error.message}")
             continue
-        detail = f"{step} changes {seen} by {_amount(change)}, a repetition by {_amount(noise)}"
+        detail = f"{step} changes {changed}; a repetition changes {repeated}"
         writer.effect(key, exercised=change > _NOISE_FACTOR * noise, detail=detail)
 
 
 def distance(first: Result, second: Result) -> tuple[float, str]:
-    """The largest difference of two results in levels of 255, and in what.
+    """How far two results are apart, in levels of 255, and in words what of the first one changes.
 
-    Infinity when they have different sizes or numbers; files that cannot be decoded here differ by that or not at all.
+    Infinity when they differ in size or number; files that cannot be decoded here differ by that or not at all.
     """
     if isinstance(first, Path) and isinstance(second, Path):
         try:
-            return _clips(first, second), "frames"
+            return _said(_clips(first, second), "frames")
         except (MediaError, ModuleNotFoundError):
-            return (0.0 if sha256_file(first) == sha256_file(second) else math.inf), "the file"
+            same = sha256_file(first) == sha256_file(second)
+            return (0.0, "no byte of the file") if same else (math.inf, "bytes of the file, which cannot be decoded")
     assert isinstance(first, list)
     assert isinstance(second, list)
     if len(first) != len(second):
-        return math.inf, "pixels"
-    return max(itertools.starmap(_levels, zip(first, second, strict=True))), "pixels"
+        return _said(math.inf, "images")
+    return _said(max(itertools.starmap(_levels, zip(first, second, strict=True))), "pixels")
 
 
 def _clips(first: Path, second: Path) -> float:
@@ -145,10 +146,9 @@ def _levels(left: Any, right: Any) -> float:
     return float(np.abs(left.astype(np.float32) - right.astype(np.float32)).max()) * scale
 
 
+def _said(levels: float, what: str) -> tuple[float, str]:
+    return levels, f"{what} in size or number" if levels == math.inf else f"{what} by up to {levels:g} levels"
+
+
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
-
-
-def _amount(levels: float) -> str:
-    return "more than can be measured" if levels == math.inf else f"up to {levels:g} levels"
+    return repr(f"{value[:39]}…" if isinstance(value, str) and len(value) > 40 else value)
