@@ -149,6 +149,7 @@ def unequal(case, left, right, *declared: str):
         ("float32", {"vae": "float16"}, "dtype.vae"),
         ({"unet": "float16", "vae": "float32"}, {"unet": "bfloat16", "vae": "float32"}, "dtype.unet"),
         ({"default": "float16"}, {"unet": "bfloat16"}, "dtype.unet"),
+        ({"default": "float16"}, "float32", "dtype"),
     ],
 )
 def test_a_precision_that_differs_without_a_reason_is_named_before_anything_runs(case, left, right, field):

@@ -139,6 +139,8 @@ COMMANDS = [
     ({"command": ["./tool"]}, "command", "is relative, and the leg has no cwd"),
     ({"command": ["./tool"], "cwd": "model"}, "command", "tool is not there"),
     ({"command": ["./unet/config.json"], "cwd": "model"}, "command", "config.json is not executable"),
+    ({"command": ["{python}", "run.py"]}, "command", "the script run.py is not in the folder of the run"),
+    ({"command": ["{python}", "run.py"], "cwd": "model"}, "command", "the script run.py is not in model"),
     ({"command": ["{python}"], "cwd": "gone"}, "cwd", "cwd: gone is no folder"),
     ({"command": ["{python}"], "pythonpath": ["model", "gone"]}, "pythonpath", "pythonpath: gone is no folder"),
 ]
@@ -159,7 +161,10 @@ def test_a_command_is_looked_for_where_it_will_run(case, tmp_path):
     own = {"PATH": str(program.parent)}
     assert lacking(case, runner="command", spec={"command": ["tool"], "env": own}) == []
     assert lacking(case, runner="command", spec={"command": ["./tool"], "cwd": "own"}) == []
-    assert lacking(case, runner="command", spec={"command": ["{python}"]}) == []
+    assert lacking(case, runner="command", spec={"command": ["{python}", "-m", "json.tool"]}) == []
+    (tmp_path / "own" / "run.py").write_text("")
+    for argument, more in (("run.py", {"cwd": "own"}), (str(tmp_path / "own" / "run.py"), {}), ("{request}.py", {})):
+        assert lacking(case, runner="command", spec={"command": ["{python}", argument], **more}) == []
 
 
 def test_what_a_command_requires_is_looked_for_with_its_own_variables(case, tmp_path):

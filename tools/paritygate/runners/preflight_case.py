@@ -136,7 +136,8 @@ def _unequal_dtypes(left: Any, right: Any) -> dict[str, tuple[str, str]]:
     if isinstance(left, str) and isinstance(right, str):
         return {"dtype": (left, right)} if left != right else {}
     parts = {name for spec in (left, right) if isinstance(spec, Mapping) for name in spec}
-    pairs = {f"dtype.{name}": (_dtype_of(left, name), _dtype_of(right, name)) for name in parts}
+    fields = {name: "dtype" if name == "default" else f"dtype.{name}" for name in parts}
+    pairs = {fields[name]: (_dtype_of(left, name), _dtype_of(right, name)) for name in parts}
     return {field: (ours, theirs) for field, (ours, theirs) in pairs.items() if ours and theirs and ours != theirs}
 
 

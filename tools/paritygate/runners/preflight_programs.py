@@ -37,6 +37,7 @@ def program_problems(case: Case, leg: Leg, environ: Mapping[str, str]) -> Iterat
     for key, called in _COMMANDS.items():
         if leg.spec.get(key):
             yield from _absent_program(case, leg, key, called, environ)
+            yield from _absent_script(case, leg, key)
 
 
 def program_environment(case: Case, leg: Leg, environ: Mapping[str, str]) -> dict[str, str]:
@@ -91,6 +92,17 @@ def _absent_program(
         if not path.is_file() or not os.access(path, os.X_OK):
             message = f"{called} {path} is not {'executable' if path.is_file() else 'there'}"
             yield PreflightProblem(code=key, message=message, fix=f"install it, or correct {key}", leg=leg.name)
+
+
+def _absent_script(case: Case, leg: Leg, key: str) -> Iterator[PreflightProblem]:
+    """The script of ``[{python}, script.py, ...]`` where it is absent; of no other argument is it known to be a file."""
+    words = [str(word) for word in leg.spec[key][:2]]
+    if len(words) < 2 or words[0] != "{python}" or not words[1].endswith(".py") or "{" in words[1]:
+        return
+    folder = case.root / leg.spec["cwd"] if leg.spec.get("cwd") else None
+    if not (folder or Path()).joinpath(words[1]).is_file() or (folder is None and not words[1].startswith("/")):
+        message = f"the script {words[1]} is not in {leg.spec['cwd'] if folder else 'the folder of the run'}"
+        yield PreflightProblem(code=key, message=message, fix=f"write cwd, or correct {key}", leg=leg.name)
 
 
 def _unreachable(leg: Leg, url: str) -> Iterator[PreflightProblem]:
