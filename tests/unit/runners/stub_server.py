@@ -267,6 +267,8 @@ def start_faults(words: list[str]) -> None:
         sys.exit(3)
     if "exits" in words:
         sys.exit(0)
+    if "says-bye" in words:
+        signal.signal(signal.SIGTERM, lambda *_: (print("bye", flush=True), os._exit(0)))
     if "says-and-hangs" in words:
         print("ERROR: shard 2 of 3 is missing, waiting for it", flush=True)
         time.sleep(600)

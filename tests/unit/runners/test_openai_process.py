@@ -37,7 +37,7 @@ WRAPPER = """
     import beside
     seen = {"argv": sys.argv[1:], "cwd": os.getcwd(), "beside": beside.__file__, "set": os.environ.get("STUB_SET")}
     open(sys.argv[3], "w").write(json.dumps(seen))
-    sys.argv[:] = [sys.argv[4], sys.argv[1]]
+    sys.argv[:] = [sys.argv[4], sys.argv[1], "says-bye"]
     print("a line of the server", flush=True)
     os.execv(sys.executable, [sys.executable, *sys.argv])
 """
@@ -57,7 +57,7 @@ def test_a_server_is_started_as_the_leg_says_answers_and_is_ended(served, tmp_pa
     assert told["cwd"] == str(tmp_path)
     assert told["beside"] == str(tmp_path / "library" / "beside.py")
     assert told["set"] == "{port}"
-    assert (folder / "log.txt").read_text() == "a line of the server\n"
+    assert (folder / "log.txt").read_text() == "a line of the server\nbye\n"
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(told["argv"][0]))) != 0
 

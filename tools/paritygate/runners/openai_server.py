@@ -16,7 +16,7 @@ import psutil
 
 from paritygate.errors import InfrastructureError, LegError
 from paritygate.runners.command import environment
-from paritygate.runners.failures import Failure, classify, classify_exit, first_error_line
+from paritygate.runners.failures import classify_exit, first_error_line
 from paritygate.runners.job import Job
 from paritygate.runners.leglog import settle
 from paritygate.runners.openai_client import Client
@@ -51,7 +51,7 @@ class Server:
             code = self.child.wait(timeout=wait_s)
             settle()
             failure = classify_exit(code, self._log)
-            raise LegError(f"the server {failure.message}", kind=_kind(failure, self._log))
+            raise LegError(f"the server {failure.message}", kind=failure.kind)
 
     def stop(self) -> None:
         """Ask the process to end, and end it when it does not; what it started itself is for the harness to end."""
@@ -172,10 +172,3 @@ def _filled(word: str, values: Mapping[str, str | None]) -> str:
         return text
 
     return _PLACEHOLDER.sub(value, word)
-
-
-def _kind(failure: Failure, log: Path) -> str:
-    """The class of an exit: what the log says of memory or weights is nearer to the cause than the exit code."""
-    if failure.kind != "crash":
-        return failure.kind
-    return classify(RuntimeError(first_error_line(log))).kind
