@@ -125,6 +125,15 @@ def test_weights_are_looked_for_in_the_variable_then_in_the_cache_by_their_exact
     assert problem.fix == f"hf download org/m --revision {'a' * 40}, or set M_MODEL"
 
 
+def test_another_revision_in_the_cache_is_named_and_not_taken(case):
+    case = hub_case(case)
+    other = case.root / "hub" / "models--org--m" / "snapshots" / ("b" * 40)
+    shutil.copytree(case.root / "model", other)
+    ((code, message),) = found(case, environ={"HF_HUB_CACHE": str(case.root / "hub"), "PATH": ""})
+    assert code == "weights"
+    assert message.endswith(f"; other revisions are there: {'b' * 40}")
+
+
 def test_a_snapshot_of_another_revision_is_refused_and_an_unknown_one_is_noted(case):
     case = hub_case(case, path_env="M_MODEL")
     other = case.root / "snapshots" / ("b" * 40)

@@ -55,6 +55,9 @@ def model_problems(case: Case, folder: Path, legs: tuple[Leg, ...]) -> Iterator[
     """Weights that are absent, cut off, altered or of another revision."""
     if not folder.is_dir():
         message = f"the weights of {case.model.id} at {case.model.revision} are not at {folder}"
+        if folder.parent.name == "snapshots" and folder.parent.is_dir():
+            others = sorted(path.name for path in folder.parent.iterdir())[:3]
+            message += f"; other revisions are there: {', '.join(others)}" if others else ""
         yield PreflightProblem(code="weights", message=message, fix=weights.how_to_get(case))
         return
     pipeline = any(leg.runner == "diffusers" for leg in legs)

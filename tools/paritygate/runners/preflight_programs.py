@@ -95,7 +95,7 @@ def _absent_program(
 
 
 def _absent_script(case: Case, leg: Leg, key: str) -> Iterator[PreflightProblem]:
-    """The script of ``[{python}, script.py, ...]`` where it is absent; of no other argument is it known to be a file."""
+    """The script of ``[{python}, script.py, ...]`` where it is absent; other arguments may be no files."""
     words = [str(word) for word in leg.spec[key][:2]]
     if len(words) < 2 or words[0] != "{python}" or not words[1].endswith(".py") or "{" in words[1]:
         return
