@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -33,6 +33,7 @@ MAX_LOG_BYTES = 64 << 20
 
 #: Between SIGTERM and SIGKILL.
 _GRACE_S = 3.0
+_PAUSE_S = 0.01
 _TICK_S = 0.2
 _KILL_ROUNDS = 20
 #: Processes that lead a leg now; each thread may run one. Who holds the lock sees no leader that is not listed yet and
@@ -127,7 +128,7 @@ def _end_tree(group: int, token: str, earlier: frozenset[psutil.Process]) -> Non
     for process in members:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    psutil.wait_procs(members, timeout=_GRACE_S)
+    _wait_gone(members)
     for _ in range(_KILL_ROUNDS):
         strays = {*(process for process in members if is_alive(process)), *_members(group, token, earlier)}
         if not strays:
@@ -135,10 +136,17 @@ def _end_tree(group: int, token: str, earlier: frozenset[psutil.Process]) -> Non
         for process in strays:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(list(strays), timeout=_GRACE_S)
+        _wait_gone(strays)
     for process in _adopted(earlier):
         with contextlib.suppress(ChildProcessError):
             os.waitpid(process.pid, os.WNOHANG)
+
+
+def _wait_gone(processes: Collection[psutil.Process]) -> None:
+    """Wait for the grace period, or until none of these runs; a dead one may be anybody's to collect."""
+    end = time.monotonic() + _GRACE_S
+    while time.monotonic() < end and any(is_alive(process) for process in processes):
+        time.sleep(_PAUSE_S)
 
 
 def _members(group: int, token: str, earlier: frozenset[psutil.Process]) -> list[psutil.Process]:
