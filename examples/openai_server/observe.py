@@ -19,7 +19,10 @@ _PROCESSORS = {"AttnProcessor": "eager", "AttnProcessor2_0": "native"}
 
 
 class Observation:
-    """One call: ``timesteps`` and the ``latents`` of the first step, rows of token ids, arguments, dtypes, digests."""
+    """One call: timesteps, the latents of the first step, rows of token ids, arguments, dtypes and digests.
+
+    ``flags``: the switches before it.
+    """
 
     def __init__(self, on_step: Callable[[int], None]) -> None:
         self.on_step = on_step
@@ -29,6 +32,7 @@ class Observation:
         self.arguments: dict[str, Any] = {}
         self.dtypes: dict[str, set[str]] = {}
         self.encoded: dict[str, Any] = {}
+        self.flags = flags()
 
 
 @contextlib.contextmanager
@@ -49,6 +53,16 @@ def observed(pipeline: Any, on_step: Callable[[int], None]) -> Iterator[Observat
 def token_rows(seen: Observation) -> list[list[int]]:
     """Rows of token ids, unconditional first: pipelines encode the prompt first, then the negative one."""
     return [row for _, calls in sorted(seen.tokens.items()) for call in reversed(calls) for row in call]
+
+
+def flags() -> dict[str, str | bool]:
+    """The switches of the process, and of this thread, that decide how numbers are computed on a CPU."""
+    return {
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+    }
 
 
 def digest(tensor: torch.Tensor) -> str:

@@ -13,7 +13,7 @@ import diffusers
 import torch
 import transformers
 
-from openai_server.observe import Observation, attention_backend, digest, noise_levels, token_rows
+from openai_server.observe import Observation, attention_backend, digest, flags, noise_levels, token_rows
 
 #: Requests that are remembered; later ones are served and not reported.
 _MOST_REQUESTS = 4096
@@ -85,6 +85,7 @@ def _settings(pipeline: Any, seen: Observation, size: Mapping[str, int]) -> dict
     if (factor := getattr(pipeline.vae.config, "scaling_factor", None)) is not None:
         config["vae.scaling_factor"] = factor
     denoiser = pipeline.components.get("unet") or pipeline.components["transformer"]
+    changed = [f"{name}: {seen.flags[name]} -> {value}" for name, value in flags().items() if value != seen.flags[name]]
     return {
         "attention_backend": attention_backend(denoiser),
         "batch_size": 1,
@@ -93,6 +94,8 @@ def _settings(pipeline: Any, seen: Observation, size: Mapping[str, int]) -> dict
         **{f"conditioning.{name}": f"sha256:{found.hexdigest()}" for name, found in seen.encoded.items()},
         **{f"config.{name}": _scalar(value) for name, value in sorted(config.items())},
         **{f"dtype.{name}": ", ".join(sorted(found)) or None for name, found in sorted(seen.dtypes.items())},
+        **{f"flags.{name}": value for name, value in seen.flags.items()},
+        "flags_changed": ", ".join(changed) or "none",
     }
 
 
