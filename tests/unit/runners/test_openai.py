@@ -136,7 +136,10 @@ def test_width_and_height_can_be_fields_of_their_own(tmp_path):
         ({"request": {**REQUEST, "guidance_scale": 3}, "fields": {}}, r"request.guidance_scale of item 000"),
         ({"request": {"prompt": "a", "width": 4}}, r"request.width of item 000"),
         ({"request": {**REQUEST, "num_images_per_prompt": 2}}, r"request.num_images_per_prompt of item 000"),
-        ({"send": {"seed": 3}}, r"the field 'seed' is in `send` and in the request"),
+        ({"send": {"seed": 3}}, r"the field 'seed' would have two values"),
+        ({"fields": {"seed": "prompt"}}, r"the field 'prompt' would have two values"),
+        ({"fields": {"seed": "size"}}, r"the field 'size' would have two values"),
+        ({"request": {**REQUEST, "guidance_scale": math.inf}}, r"request of item 000 cannot be sent: .*JSON"),
         ({"probe": ["guidance_scale"]}, r"probe names 'guidance_scale', which the request of item 000 does not send"),
         (
             {"fields": {"sigmas": "sigmas"}, "request": {**REQUEST, "sigmas": [1.0]}, "probe": ["sigmas"]},

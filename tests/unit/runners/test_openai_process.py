@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import psutil
@@ -86,6 +87,19 @@ def test_a_server_that_is_never_ready_is_a_timeout_with_the_first_error_line_of_
     expected = "the server was not ready within startup_timeout_s: 0.8; log: ERROR: shard 2 of 3 is missing"
     assert expected in record.message
     assert record.duration_s < 6
+
+
+def test_a_server_that_is_dead_at_the_end_was_perhaps_not_the_one_that_answered(tmp_path, monkeypatch):
+    def end(*_arguments):
+        [child] = psutil.Process().children()
+        child.kill()
+        while child.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+
+    monkeypatch.setattr("paritygate.runners.openai.probe", end)
+    job = leg.make_job(tmp_path / "leg", server=["{python}", STUB, "{port}"])
+    with pytest.raises(LegError, match="the server killed by SIGKILL"):
+        leg.run(job)
 
 
 def test_a_program_that_is_not_there_cannot_be_started(tmp_path):

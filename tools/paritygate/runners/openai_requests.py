@@ -130,7 +130,10 @@ def plan(job: Job) -> Plan:
                     hint=f"name its field: fields: {{{key}: ...}} (with `fields`, what it does not name is not sent, "
                     f"except {', '.join(_STANDARD[endpoint])} and the size)",
                 )
-        call(found, item.request)
+        try:
+            json.dumps(_fields(found, item.request), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise _refused(f"the request of item {item.id} cannot be sent: {error}") from error
     return found
 
 
@@ -145,19 +148,25 @@ def call(found: Plan, request: Mapping[str, Any]) -> Call:
     """One request as it goes out: JSON for ``images/generations``, a form for the others.
 
     Raises:
-        LegError: when a constant field has the name of a field of the request, or a value cannot be sent.
+        LegError: when a field would have two values.
     """
-    fields = {found.names[key]: value for key, value in request.items() if key in found.names and value is not None}
-    if _has_size(found, request):
-        fields["size"] = f"{request['width']}x{request['height']}"
-    if twice := sorted(fields.keys() & found.constants.keys()):
-        raise _refused(f"the field {twice[0]!r} is in `send` and in the request; what counts would be unclear")
-    fields = {**found.constants, **fields}
+    fields = _fields(found, request)
     if found.endpoint == "images/generations":
         return Call(body=json.dumps(fields, allow_nan=False).encode(), content_type="application/json")
     texts: list[tuple[str, Any]] = [(name, _text(value)) for name, value in fields.items()]
     body, content_type = encode_multipart_formdata([*texts, *found.parts])
     return Call(body=body, content_type=content_type)
+
+
+def _fields(found: Plan, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Field -> value, as plain data."""
+    named = [(found.names[key], value) for key, value in request.items() if key in found.names and value is not None]
+    if _has_size(found, request):
+        named.append(("size", f"{request['width']}x{request['height']}"))
+    names = [*found.constants, *(name for name, _ in named)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise _refused(f"the field {twice[0]!r} would have two values, from `send`, `fields` or the request")
+    return {**found.constants, **dict(named)}
 
 
 def _constants(job: Job, endpoint: str) -> dict[str, Any]:
