@@ -74,16 +74,23 @@ def starting_noise(
     """A fresh CPU generator per item, so that no item depends on another, and the shared latents where given.
 
     Raises:
-        LegError: for shared latents that several outputs of one item would start from.
+        LegError: for a seed or shared latents that the pipeline does not take, and for shared latents that several
+            outputs of one item would start from.
     """
+    accepted = inspect.signature(type(pipeline).__call__).parameters
     count = next((int(arguments[name]) for name in _COUNTS if arguments.get(name)), 1)
     seeds = [int(item.request["seed"]) for item in group if "seed" in item.request]
     generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
     found: dict[str, Any] = {}
     if generators:
+        if "generator" not in accepted:
+            raise refused(f"{type(pipeline).__name__} takes no generator, so request.seed would change nothing")
         # With several prompts, pipelines want a generator for each output: those of one item draw from one, in turn.
         found["generator"] = [each for each in generators for _ in range(count)] if len(group) > 1 else generators[0]
     if given is not None:
+        if "latents" not in accepted:
+            hint = "say request.initial_latents: seeded"
+            raise refused(f"{type(pipeline).__name__} takes no latents, so the shared ones cannot reach it", hint=hint)
         if count > 1:
             raise refused(f"{count} outputs per item would start from the same shared latents, and be one output")
         found["latents"] = given.to(dtype=_latents_dtype(pipeline, job))

@@ -88,12 +88,12 @@ def enable_cache(pipeline: Any, wanted: Mapping[str, Any]) -> None:
         known = [known for known in dir(diffusers) if known.endswith(_CACHES)]
         raise refused(f"cache: diffusers {diffusers.__version__} has no {name!r}; it has: {', '.join(known)}")
     given = dict(wanted.get("config") or {})
-    accepted = list(inspect.signature(kind).parameters)
-    for key in given:
+    accepted = inspect.signature(kind).parameters
+    for key, value in given.items():
         if key not in accepted:
-            raise refused(
-                f"cache: {name} has no argument {key!r}{near(key, accepted)}; it takes: {', '.join(accepted)}"
-            )
+            takes = f"it takes: {', '.join(accepted)}"
+            raise refused(f"cache: {name} has no argument {key!r}{near(key, accepted)}; {takes}")
+        given[key] = _cache_argument(f"cache.config.{key}", value, default=accepted[key].default)
     if "current_timestep_callback" in accepted:
         given["current_timestep_callback"] = lambda: pipeline.current_timestep
     for component, denoiser in denoisers(pipeline).items():
@@ -103,6 +103,17 @@ def enable_cache(pipeline: Any, wanted: Mapping[str, Any]) -> None:
             denoiser.enable_cache(kind(**given))
         except (TypeError, ValueError, IndexError) as error:
             raise refused(f"cache: {name} cannot be put on {component}: {error}") from error
+
+
+def _cache_argument(key: str, value: Any, *, default: Any) -> Any:
+    """A value of a manifest as the class takes it; these classes check no types, and fail in the middle of a call."""
+    if isinstance(default, torch.dtype):
+        if not isinstance(found := getattr(torch, str(value), None), torch.dtype):
+            raise refused(f"{key}: expected a dtype such as float32, found {value!r}")
+        return found
+    if isinstance(default, int | float) and not isinstance(value, int | float):
+        raise refused(f"{key}: expected a {type(default).__name__} such as {default}, found {value!r}")
+    return value
 
 
 def compile_components(pipeline: Any, wanted: bool | Mapping[str, Mapping[str, Any]]) -> None:

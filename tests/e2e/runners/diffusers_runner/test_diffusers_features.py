@@ -70,6 +70,19 @@ def test_a_cache_that_skips_attention_only_shows_as_well(run, clip_job):
     assert 0 < counters["skipped_layers"] < counters["layers"] / 2
 
 
+@pytest.mark.parametrize(("lite", "fires"), [(False, False), (True, True)])
+def test_a_cache_whose_own_patterns_match_no_layer_of_the_model_is_found_out(run, clip_job, lite, fires):
+    # The default patterns of TaylorSeer end in "attn"; the layers of Wan are named "attn1" and "attn2".
+    config = {
+        "use_lite_mode": lite,
+        "disable_cache_before_step": 1,
+        "cache_interval": 2,
+        "taylor_factors_dtype": "float32",
+    }
+    ran = run(clip_job(steps=4, cache={"class": "TaylorSeerCacheConfig", "config": config}))
+    assert (ran.effective.features["cache"]["cache_hits"] > 0) == fires
+
+
 def test_a_cache_in_a_compiled_denoiser_shows_no_hits_and_says_why(run, clip_job):
     cache = {"class": FIRST_BLOCK, "config": {"threshold": 1e9}}
     ran = run(clip_job(cache=cache, compile={"transformer": {"backend": "eager"}}))
@@ -82,6 +95,17 @@ def test_a_cache_in_a_compiled_denoiser_shows_no_hits_and_says_why(run, clip_job
     [
         ("clip_job", {"class": "FirstBlockCache"}, "has no 'FirstBlockCache'; it has: .*FirstBlockCacheConfig"),
         ("clip_job", {"class": FIRST_BLOCK, "config": {"treshold": 1}}, "no argument 'treshold'; nearest: threshold"),
+        (
+            "clip_job",
+            {"class": FIRST_BLOCK, "config": {"threshold": "0.1"}},
+            "threshold: expected a float such as 0.05",
+        ),
+        (
+            "clip_job",
+            {"class": "TaylorSeerCacheConfig", "config": {"taylor_factors_dtype": "fp32"}},
+            "expected a dtype such as float32, found 'fp32'",
+        ),
+        ("clip_job", {"class": "MagCacheConfig"}, "cannot be put on transformer:.*mag_ratios"),
         ("picture_job", {"class": FIRST_BLOCK}, "unet .UNet2DConditionModel. takes no cache hooks"),
     ],
 )

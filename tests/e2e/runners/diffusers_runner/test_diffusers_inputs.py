@@ -186,3 +186,20 @@ def test_an_opaque_alpha_channel_is_no_obstacle(run, edit_job, put_input, pictur
     ran = run(edit_job(put_input("image", opaque, "opaque.png")))
     assert np.array_equal(ran.image(), plain.image())
     assert read_contained(ran.folder, ran.items[0].images[0].path)
+
+
+def test_shared_latents_and_seeds_that_cannot_reach_the_model_are_refused(
+    run, runner, edit_job, put_input, picture, tmp_path
+):
+    np.save(tmp_path / "latents.npy", np.zeros((1, 4, 8, 8), np.float32))
+    job = edit_job(put_input("image", picture), latents=str(tmp_path / "latents.npy"))
+    with pytest.raises(LegError, match="StableDiffusionImg2ImgPipeline takes no latents") as caught:
+        run(job)
+    assert "seeded" in caught.value.hint
+
+    class Unseeded:
+        def __call__(self, prompt):
+            """Like the pipelines that draw nothing."""
+
+    with pytest.raises(LegError, match="takes no generator, so request.seed would change nothing"):
+        runner.starting_noise(Unseeded(), job, job.items, {}, None)
