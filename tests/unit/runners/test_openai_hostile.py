@@ -112,8 +112,8 @@ def test_jpeg_is_refused_with_what_to_do_about_it(tmp_path):
 @pytest.mark.parametrize("fault", LATE)
 def test_an_answer_that_comes_in_drops_is_late_however_many_drops_there_are(tmp_path, fault):
     started = time.monotonic()
-    with pytest.raises(LegError, match=r"not answered in full within request_timeout_s: 0\.3") as caught:
-        leg.ask(tmp_path, fault, request_timeout_s=0.3)
+    with pytest.raises(LegError, match=r"not answered in full within request_timeout_s: 0\.2") as caught:
+        leg.ask(tmp_path, fault, request_timeout_s=0.2)
     assert caught.value.kind == "timeout"
     assert time.monotonic() - started < 2
 
@@ -173,8 +173,8 @@ def test_a_clip_is_named_by_what_it_is(tmp_path, kind, clip, ending):
 
 
 def test_a_job_that_never_ends_is_late(tmp_path):
-    with pytest.raises(LegError, match=r"video_0-1.* within request_timeout_s: 0\.3") as caught:
-        leg.ask(tmp_path, "stuck", clips={"": MKV}, **VIDEO, request_timeout_s=0.3)
+    with pytest.raises(LegError, match=r"video_0-1.* within request_timeout_s: 0\.2") as caught:
+        leg.ask(tmp_path, "stuck", clips={"": MKV}, **VIDEO, request_timeout_s=0.2)
     assert caught.value.kind == "timeout"
 
 

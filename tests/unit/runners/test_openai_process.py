@@ -110,7 +110,7 @@ def test_a_program_that_is_not_there_cannot_be_started(tmp_path):
 
 def test_a_model_that_is_nowhere_is_not_handed_to_a_server(tmp_path):
     job = leg.make_job(tmp_path / "leg", server=["{python}", "{model}", "{port}"])
-    with pytest.raises(LegError, match=r"needs \{model\}, and the case has no local weights") as caught:
+    with pytest.raises(LegError, match=r"names \{model\}, and the model is in no local folder") as caught:
         leg.run(job)
     assert classify(caught.value).kind == "weights"
 

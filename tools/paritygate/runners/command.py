@@ -23,7 +23,7 @@ DELIVERY_FOLDER = "delivery"
 REQUEST_SCHEMA_VERSION = 1
 _LOG_NAME = "log.txt"
 
-_PLACEHOLDER = re.compile(r"\{(request|outputs|model|python)\}")
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 
 
 def run(job: Job, writer: Writer) -> None:
@@ -71,7 +71,7 @@ def request_data(job: Job, outputs: Path) -> dict[str, object]:
 
 
 def filled(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """The arguments with ``{request}``, ``{outputs}``, ``{model}`` and ``{python}`` filled in, also inside longer ones.
+    """The arguments with the names of ``values`` in braces filled in, also inside longer ones.
 
     Other braces stay as they are, and so does what a value brings.
 
@@ -80,12 +80,12 @@ def filled(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """
 
     def value(match: re.Match[str]) -> str:
-        if match[1] not in values:
+        if match[1] == "model" and "model" not in values:
             raise LegError(
                 f"the command names {match[0]}, and the model is in no local folder", kind="weights",
                 hint="give the case's model a local path, or leave the placeholder out",
             )  # fmt: skip
-        return values[match[1]]
+        return values.get(match[1], match[0])
 
     return [_PLACEHOLDER.sub(value, argument) for argument in command]
 

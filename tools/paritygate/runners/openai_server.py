@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import subprocess
 import time
 import urllib.parse
-from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
 from paritygate.errors import InfrastructureError, LegError
-from paritygate.runners.command import environment
+from paritygate.runners.command import environment, filled
 from paritygate.runners.failures import classify_exit, first_error_line
 from paritygate.runners.job import Job
 from paritygate.runners.leglog import settle
@@ -28,7 +26,6 @@ _PAUSE_S = 0.1
 #: One answer about health; a server that loads its model may not answer at all.
 _HEALTH_S = 10.0
 _HEALTH_BYTES = 1 << 16
-_PLACEHOLDER = re.compile(r"\{(model|port|python)\}")
 
 
 class Server:
@@ -74,8 +71,8 @@ def start(job: Job, port: int) -> Server:
     Raises:
         LegError: when it cannot be started.
     """
-    values = {"model": job.model_dir, "port": str(port), "python": job.python}
-    command = [_filled(word, values) for word in job.spec["server"]]
+    model = {} if job.model_dir is None else {"model": job.model_dir}
+    command = filled(job.spec["server"], {"port": str(port), "python": job.python, **model})
     folder = Path(job.root, job.spec["cwd"]) if "cwd" in job.spec else Path(job.directory)
     try:
         # Not a session of its own: the harness ends what is below the leg's worker.
@@ -162,13 +159,3 @@ def refuse_stranger(port: int, server: Server) -> None:
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
             if listens and connection.pid and psutil.Process(connection.pid).create_time() < started:
                 raise LegError(f"port {port} was taken by another process than the server", kind="crash")
-
-
-def _filled(word: str, values: Mapping[str, str | None]) -> str:
-    def value(found: re.Match[str]) -> str:
-        text = values[found[1]]
-        if text is None:
-            raise LegError(f"the server's command needs {found[0]}, and the case has no local weights", kind="weights")
-        return text
-
-    return _PLACEHOLDER.sub(value, word)
