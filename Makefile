@@ -51,6 +51,7 @@ check: $(VENV)/.dev  ## Formatting, lint, strict types, the import table, manife
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
 	$(BIN)/paritygate validate
 	$(BIN)/paritygate ci generate --check
+	$(BIN)/paritygate golden verify
 
 unit: $(VENV)/.dev  ## Unit tests, but for the import table: that is in check.
 	$(BIN)/python -m pytest -q -n 2 tests/unit --ignore tests/unit/test_architecture.py

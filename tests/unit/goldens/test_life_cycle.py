@@ -127,6 +127,20 @@ def test_weights_that_nothing_shows_are_not_the_revision(demo, monkeypatch, tmp_
     assert reason.startswith(f"the weights of demo-model were not verified against the revision {'a' * 40}")
 
 
+def test_the_snapshot_of_a_commit_in_the_hubs_cache_is_that_revision(demo, monkeypatch, tmp_path):
+    weights = tmp_path / "snapshots" / ("a" * 40)
+    weights.mkdir(parents=True)
+    (weights / "weights.bin").write_bytes(b"any")
+    monkeypatch.setenv("DEMO_MODEL", str(weights))
+    path = demo.root / "cases/demo.case.yaml"
+    line = next(line for line in path.read_text().splitlines() if line.startswith("model:"))
+    pinned = f"model: {{id: demo-model, revision: {'a' * 40}, weights: trained, path_env: DEMO_MODEL}}"
+    path.write_text(path.read_text().replace(line, pinned))
+    demo.commit()
+    _, created = demo.json("golden", "create", "demo")
+    assert (created["promotable"], created["reasons"]) == (True, [])
+
+
 def test_an_edited_draft_is_not_promoted(demo, make):
     demo.adapter("pixels = pixels * 1")
     _, created = demo.json("golden", "create", "demo")

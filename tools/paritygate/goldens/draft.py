@@ -46,6 +46,7 @@ class Made(NamedTuple):
 
     contract: str
     weights_verified: bool
+    is_snapshot: bool
     versions: dict[str, str | None]
     generator: GoldenGenerator
     reasons: tuple[str, ...]
@@ -92,7 +93,11 @@ def _stated(
 ) -> Golden:
     """What ``golden.json`` says of the outputs in a folder, before anybody asks whether they can count."""
     model = GoldenModel(
-        id=case.model.id, revision=case.model.revision, weights=case.model.weights, verified=made.weights_verified
+        id=case.model.id,
+        revision=case.model.revision,
+        weights=case.model.weights,
+        verified=made.weights_verified,
+        snapshot=made.is_snapshot,
     )
     reference = GoldenReference(
         runner=leg.runner,
@@ -128,10 +133,10 @@ def standing_reasons(golden: Golden) -> Iterator[str]:
         yield "the project is not in a git repository with a commit, so nothing says from what it was made"
     elif golden.generator.dirty is not False:
         yield _NOT_CLEAN
-    if not golden.model.verified:
+    if not golden.model.verified and not golden.model.snapshot:
         yield (
-            f"the weights of {golden.model.id} were not verified against the revision {golden.model.revision}: only a "
-            "revision of the form sha256:, the tree digest of their folder, can be"
+            f"the weights of {golden.model.id} were not verified against the revision {golden.model.revision}: use the "
+            "snapshot of that commit in the hub's cache, or a revision of the form sha256:, the digest of their folder"
         )
     if not golden.reference.requires:
         yield "the reference pins no distribution: add requires: {name: ==version} to its leg"

@@ -42,12 +42,16 @@ class GoldenInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class GoldenModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The weights behind the golden. ``verified``: their digest was checked against the revision when it was made."""
+    """The weights behind the golden. ``verified``: their digest was checked against the revision when it was made.
+
+    ``snapshot``: they lay where the hub's client keeps that commit, which is all that a commit can show of them.
+    """
 
     id: str
     revision: str
     weights: str
     verified: bool
+    snapshot: bool = False
 
 
 class GoldenReference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

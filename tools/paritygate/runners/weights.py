@@ -104,6 +104,11 @@ def revision_problems(case: Case, folder: Path) -> Iterator[str]:
         yield f"{folder} is the snapshot of another revision, the manifest says {revision}"
 
 
+def is_snapshot(case: Case, folder: Path) -> bool:
+    """Whether a folder is where the hub's client keeps the declared commit; nothing more can be known of it."""
+    return folder.parent.name == "snapshots" and folder.name == case.model.revision
+
+
 def has_digest(case: Case) -> bool:
     """Whether the declared revision is a digest, which the content can be held against."""
     return case.model.revision.startswith("sha256:")

@@ -24,6 +24,7 @@ from paritygate.records.codec import loads
 from paritygate.records.golden import Golden, GoldenGenerator
 from paritygate.records.model import LegRecord
 from paritygate.runners.problems import PreflightReport
+from paritygate.runners.weights import is_snapshot, model_folder
 from paritygate.session import folders
 from paritygate.session.legs import read_leg
 from paritygate.session.progress import Progress, Watcher, silent
@@ -82,7 +83,14 @@ def create_draft(
         paritygate=__version__,
         profile=msgspec.to_builtins(setting.profile),
     )
-    made = Made(setting.contract, setting.weights_verified, _versions(run_dir, leg), generator, tuple(reasons))
+    made = Made(
+        contract=setting.contract,
+        weights_verified=setting.weights_verified,
+        is_snapshot=is_snapshot(case, model_folder(case)),
+        versions=_versions(run_dir, leg),
+        generator=generator,
+        reasons=tuple(reasons),
+    )
     target = drafts_folder(project) / (name or case.id) / run_id
     golden = write_draft(case, leg, record, items=items_of(case), run_dir=run_dir, made=made, target=target)
     return Created(target, golden)
