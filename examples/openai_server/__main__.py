@@ -6,11 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-import uvicorn
-
-from openai_server.app import build
-from openai_server.engine import Engine
-
 #: A request that is still running gets this long when the server is asked to end.
 _GRACE_S = 2
 
@@ -24,6 +19,14 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch")
     asked = parser.parse_args()
+    if not (asked.model / "model_index.json").is_file():
+        parser.error(f"cannot load {asked.model}: it has no model_index.json")
+    # PyTorch takes seconds to load, so not before the arguments are known to be good.
+    import uvicorn  # noqa: PLC0415
+
+    from openai_server.app import build  # noqa: PLC0415
+    from openai_server.engine import Engine  # noqa: PLC0415
+
     try:
         engine = Engine(asked.model, threads=asked.threads)
     except (OSError, ValueError) as error:

@@ -107,8 +107,7 @@ async def _edits(request: Request) -> Response:
 async def _start_video(request: Request) -> Response:
     async with _form(request) as form:
         fields = {"fps": _FPS, **from_form(_texts(form, files=()), VIDEOS)}
-    clip = request.app.state.clips.start(_task(request, fields, kind="video"), fields)
-    return JSONResponse(clip.state)
+    return JSONResponse(request.app.state.clips.start(_task(request, fields, kind="video"), fields))
 
 
 async def _video(request: Request) -> Response:

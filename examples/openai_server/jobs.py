@@ -83,20 +83,21 @@ class Clips:
         self._worker = worker
         self._clips: dict[str, Clip] = {}
 
-    def start(self, task: Task, fields: dict[str, Any]) -> Clip:
-        """Queue a clip.
+    def start(self, task: Task, fields: dict[str, Any]) -> dict[str, Any]:
+        """Queue a clip: its state as it is then.
 
         Raises:
             Refusal: when too many wait.
         """
         clip = Clip(fields)
+        state = clip.state
         future = self._worker.submit(functools.partial(_make, self._worker.engine, task, clip))
         future.add_done_callback(functools.partial(_settle, clip))
         self._clips[clip.id] = clip
         ended = [known.id for known in self._clips.values() if known.status in ("completed", "failed")]
         for old in itertools.islice(ended, max(0, len(self._clips) - MOST_KEPT)):
             del self._clips[old]
-        return clip
+        return state
 
     def find(self, name: str) -> Clip:
         """The job of an id.

@@ -14,8 +14,9 @@ diffusers = pytest.importorskip("diffusers")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 
-HERE = Path(__file__).resolve().parent
-BUILDER = HERE.parents[3] / "tools" / "build_tiny_video.py"
+ROOT = Path(__file__).resolve().parents[3]
+MODEL = ROOT / "tests/e2e/accuracy/tiny_video/model"
+BUILDER = ROOT / "tools/build_tiny_video.py"
 #: Another prompt must move the picture this many times as much as bfloat16 does.
 MARGIN = 5.0
 
@@ -41,7 +42,7 @@ def prompt_over_noise(model: Path) -> float:
 
 
 def test_another_prompt_counts_far_more_than_the_noise_of_bfloat16() -> None:
-    assert prompt_over_noise(HERE / "model") >= MARGIN
+    assert prompt_over_noise(MODEL) >= MARGIN
 
 
 def test_weights_as_pytorch_draws_them_are_blind_to_the_prompt(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_weights_as_pytorch_draws_them_are_blind_to_the_prompt(tmp_path: Path) -
 
 def test_the_builder_writes_the_shipped_weights(tmp_path: Path) -> None:
     built = runpy.run_path(str(BUILDER))["build"]()
-    shipped = diffusers.WanPipeline.from_pretrained(HERE / "model", dtype=torch.float32, local_files_only=True)
+    shipped = diffusers.WanPipeline.from_pretrained(MODEL, dtype=torch.float32, local_files_only=True)
     for name in ("text_encoder", "transformer", "vae"):
         wanted, found = getattr(shipped, name).state_dict(), getattr(built, name).state_dict()
         assert wanted.keys() == found.keys()
