@@ -34,17 +34,17 @@ def served(run_one, left, tmp_path):
 @pytest.mark.parametrize(
     ("words", "options", "kind", "message", "seconds"),
     [
-        (["forks"], {}, None, "", 15),
-        (["forks", "silent"], {"timeout_s": 3}, "timeout", r"still running after timeout_s: 3", 12),
-        (["closes-output"], {}, None, "", 8),
-        (["closes-output", "die"], {}, "crash", "exited with code", 10),
-        (["exits"], {}, "crash", "exited with code 0 before it had finished; the log is empty", 8),
-        (["never-healthy"], {"startup_timeout_s": 1}, "timeout", r"startup_timeout_s: 1; last: GET /health .*503", 10),
+        (["forks"], {}, None, "", 30),
+        (["forks", "silent"], {"timeout_s": 3}, "timeout", r"still running after timeout_s: 3", 30),
+        (["closes-output"], {}, None, "", 20),
+        (["closes-output", "die"], {}, "crash", "exited with code", 20),
+        (["exits"], {}, "crash", "exited with code 0 before it had finished; the log is empty", 20),
+        (["never-healthy"], {"startup_timeout_s": 1}, "timeout", r"startup_timeout_s: 1; last: GET /health .*503", 20),
         (["floods", "silent"], {}, "crash", "printed more than the 64 MiB", 20),
-        (["leaves-heir"], {"request_timeout_s": 60}, "killed", "the server killed by SIGKILL", 12),
-        (["drip"], {"request_timeout_s": 1}, "timeout", "not answered in full", 10),
-        (["negative-chunk"], {}, "crash", "more than the", 10),
-        (["half-image"], {}, "crash", "truncated or damaged PNG", 10),
+        (["leaves-heir"], {"request_timeout_s": 60}, "killed", "the server killed by SIGKILL", 30),
+        (["drip"], {"request_timeout_s": 1}, "timeout", "not answered in full", 20),
+        (["negative-chunk"], {}, "crash", "more than the", 20),
+        (["half-image"], {}, "crash", "truncated or damaged PNG", 20),
     ],
 )
 def test_a_server_that_misbehaves_is_one_class_of_failure_and_leaves_nothing(

@@ -115,7 +115,7 @@ def test_an_answer_that_comes_in_drops_is_late_however_many_drops_there_are(tmp_
     with pytest.raises(LegError, match=r"not answered in full within request_timeout_s: 0\.2") as caught:
         leg.ask(tmp_path, fault, request_timeout_s=0.2)
     assert caught.value.kind == "timeout"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
 
 
 def test_a_png_that_is_sent_as_something_else_is_refused(tmp_path):
