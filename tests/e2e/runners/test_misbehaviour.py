@@ -47,8 +47,8 @@ DEEDS = {
             "s.bind(('127.0.0.1', 0)); s.listen(); print(s.getsockname()[1], flush=True); time.sleep(600)"
         )
         FORK = (
-            "import subprocess, sys; p = subprocess.Popen([sys.executable, '-IS', '-c', sys.argv[1]], start_new_session=1, "
-            "stdout=subprocess.DEVNULL); print(p.pid)"
+            "import subprocess, sys; p = subprocess.Popen([sys.executable, '-IS', '-c', sys.argv[1]], "
+            "start_new_session=True, stdout=subprocess.DEVNULL); print(p.pid)"
         )
         start = lambda code, **more: subprocess.Popen([sys.executable, "-I", "-S", "-c", code], **more)
         server = start(LISTEN, stdout=subprocess.PIPE, text=True, start_new_session=True)
