@@ -60,7 +60,7 @@ legs: $(VENV)/.dev  ## Legs that misbehave, real pipelines, commands, servers an
 	$(BIN)/python -m pytest -q -n 2 tests/e2e/runners
 
 accuracy: $(VENV)/.dev graphs  ## The accuracy cases that a CPU can run, and the faults that must turn them red.
-	$(BIN)/python -m pytest -q $(CASES) -m "accuracy and cpu" --paritygate-expect 3 --junitxml artifacts/junit/accuracy.xml
+	$(BIN)/python -m pytest -q $(CASES) -m "accuracy and cpu" --paritygate-expect 7 --junitxml artifacts/junit/accuracy.xml
 	$(BIN)/python -m pytest -q $(CASES)/test_faults.py
 
 bench: $(VENV)/.dev graphs  ## Speed beside named peers, as ratios within one run.
