@@ -29,9 +29,11 @@ GOOD = "for item in request['items']: picture(item['id'], item['request']['seed'
 def program(bad_leg, tmp_path):
     """Runs a program's source as a command leg and returns its record and its folder."""
 
-    def run(source: str, *, command=("{python}", "program.py", "{request}", "{outputs}"), **spec):
+    def run(source: str, *, command=("{python}", "program.py", "{request}", "{outputs}"), python=None, **spec):
         (tmp_path / "program.py").write_text(HEAD + textwrap.dedent(source))
-        return bad_leg("", runner="command", adapter=None, spec={"command": list(command), "cwd": ".", **spec})
+        return bad_leg(
+            "", runner="command", adapter=None, python=python, spec={"command": list(command), "cwd": ".", **spec}
+        )
 
     return run
 
@@ -154,6 +156,16 @@ def test_a_program_runs_in_its_own_environment_and_imports_what_pythonpath_names
         env={"MODE": "a b"}, pythonpath=["engine"],
     )  # fmt: skip
     assert record.failure is None, record.message
+
+
+def test_a_program_runs_in_the_interpreter_of_the_leg_and_the_worker_in_ours(program, tmp_path):
+    (tmp_path / "venv").mkdir()
+    own = tmp_path / "venv/python"
+    own.write_text(f'#!/bin/sh\nOWN=yes exec {sys.executable} "$@"\n')
+    own.chmod(0o755)
+    record, _ = program(GOOD + "assert os.environ['OWN'] == 'yes'", python="venv/python")
+    assert record.failure is None, record.message
+    assert record.interpreter == "venv/python"
 
 
 def test_the_environment_puts_named_folders_before_an_inherited_path(make_job):
