@@ -51,6 +51,14 @@ def runner():
     return diffusers
 
 
+@pytest.fixture(autouse=True)
+def own_attention_backend(monkeypatch, runner):
+    """Choosing an attention backend for one model changes the default of the process, and a leg is one process."""
+    from diffusers.models.attention_dispatch import _AttentionBackendRegistry  # noqa: PLC0415 - a heavy import
+
+    monkeypatch.setattr(_AttentionBackendRegistry, "_active_backend", _AttentionBackendRegistry._active_backend)
+
+
 @pytest.fixture
 def make_job(tmp_path):
     """Builds a job of one class on one folder of weights, with changes of the spec."""

@@ -201,5 +201,5 @@ def test_shared_latents_and_seeds_that_cannot_reach_the_model_are_refused(
         def __call__(self, prompt):
             """Like the pipelines that draw nothing."""
 
-    with pytest.raises(LegError, match="takes no generator, so request.seed would change nothing"):
+    with pytest.raises(LegError, match=r"takes no generator, so request\.seed would change nothing"):
         runner.starting_noise(Unseeded(), job, job.items, {}, None)

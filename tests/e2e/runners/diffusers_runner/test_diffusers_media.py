@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paritygate.errors import LegError
+from paritygate.errors import LegError, MissingExtraError
 from paritygate.manifest.case import Output
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.project import find_project
@@ -100,6 +100,14 @@ def test_how_a_clip_is_encoded_is_tried_before_anything_is_loaded(run, clip_job,
     job = clip_job(output={"representation": "encoded", **output}, encode=encode, model="/nowhere")
     with pytest.raises(LegError, match=words):
         run(job)
+
+
+def test_without_the_video_library_the_error_says_what_to_install(run, clip_job, monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    monkeypatch.delitem(sys.modules, "paritygate.runners.encode", raising=False)
+    with pytest.raises(MissingExtraError, match="'av'") as caught:
+        run(clip_job(output={"representation": "encoded"}, encode=LOSSLESS))
+    assert "pip install 'paritygate[video]'" in caught.value.hint
 
 
 def test_the_shift_of_the_request_is_the_shift_of_the_scheduler(run, clip_job, tmp_path):
