@@ -170,7 +170,8 @@ def _text_states(output: Any) -> Any:
 
 def is_compiled(component: torch.nn.Module) -> bool:
     """Whether ``torch.compile`` holds any part of a module: hooks inside would break its graphs."""
-    return any(hasattr(module, "_orig_mod") for module in component.modules())
+    marks = ("_orig_mod", "_compiled_call_impl")  # of torch.compile(module), and of module.compile()
+    return any(getattr(module, mark, None) is not None for module in component.modules() for mark in marks)
 
 
 @contextlib.contextmanager

@@ -59,6 +59,18 @@ def test_a_cast_inside_a_component_shows_although_its_weights_and_its_outputs_do
     assert "dtype.text_encoder.inside" not in ran.settings
 
 
+def test_hooks_stay_out_of_parts_that_are_compiled_in_either_way():
+    import torch  # noqa: PLC0415
+
+    from paritygate.runners.observe import is_compiled  # noqa: PLC0415 - loads PyTorch
+
+    block = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    assert not is_compiled(block)
+    assert is_compiled(torch.nn.Sequential(torch.compile(torch.nn.Linear(2, 2), backend="eager")))
+    block[0].compile(backend="eager")
+    assert is_compiled(block)
+
+
 def test_inputs_and_outputs_of_a_component_show_apart_where_they_differ(run, picture_job, prepared):
     body = "pipeline.vae.decoder.register_forward_hook(lambda module, args, output: output.double(), prepend=True)"
     ran = run(picture_job(adapter=prepared(body)))
