@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 
 from paritygate.runners import preflight_imports
+from paritygate.runners.preflight_legs import Installed, Interpreter
 from paritygate.runners.python import load_file
 
+HERE = Interpreter(
+    python="3", paritygate="", entry="", adapter="", packages="p",
+    distributions={name: Installed("1", "", "", False, name) for name in ("diffusers", "torch", "transformers")},
+)  # fmt: skip
 sound = load_file(Path(__file__).parents[2] / "unit" / "runners" / "sound_case.py")
 
 
@@ -23,7 +28,7 @@ def ask(tmp_path, monkeypatch):
             leg,
             folder=case.root / "model",
             device=on,
-            packages="p",
+            found=HERE,
             environ={"PATH": "/bin:/usr/bin", "CUDA_VISIBLE_DEVICES": ""},
         )
         return [(problem.code, problem.message) for problem in found]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from paritygate.runners import preflight_imports
+from paritygate.runners.preflight_legs import Installed, Interpreter
 from paritygate.runners.python import load_file
 
 sound = load_file(Path(__file__).with_name("sound_case.py"))
@@ -70,11 +71,17 @@ def ask(tmp_path, monkeypatch):
         path.write_text(textwrap.dedent(source))
     environ = {"PATH": "/bin:/usr/bin", "PYTHONPATH": str(tmp_path / "site"), "ASKED": str(tmp_path / "asked")}
 
-    def ask(*, on: str = "cpu", packages: str = "p", **spec):
-        leg = sound.leg(runner="diffusers", spec={"pipeline": "StableDiffusionPipeline", **spec})
+    def ask(*, on: str = "cpu", packages: str = "p", requires=(), **spec):
+        spec = {"pipeline": "StableDiffusionPipeline", **spec}
+        leg = sound.leg(runner="diffusers", requires=dict.fromkeys(requires, ">=0"), spec=spec)
+        names = dict.fromkeys(("diffusers", "torch", "transformers"), "") | dict.fromkeys(requires, "needed")
+        found = Interpreter(
+            python="3", paritygate="", entry="", adapter="", packages=packages,
+            distributions={name: Installed("1", "", "", False, module) for name, module in names.items()},
+        )  # fmt: skip
         before = asked()
         found = preflight_imports.import_problems(
-            case, leg, folder=case.root / "model", device=on, packages=packages, environ=environ
+            case, leg, folder=case.root / "model", device=on, found=found, environ=environ
         )
         assert all(problem.fix and problem.leg == "candidate" for problem in found)
         return [(problem.code, problem.message) for problem in found], asked() - before
@@ -131,6 +138,17 @@ def test_every_class_is_named_that_cannot_be_had(ask):
     assert all(word in message for word, (_, message) in zip(words, found, strict=True)), found
 
 
+def test_what_is_required_must_be_importable_too(ask):
+    (ask.site / "needed.py").write_text("")
+    assert ask(requires=["flash-attn"])[0] == []
+    (ask.site / "needed.py").write_text("import a_part_that_is_not_there")
+    ((code, message),), _ = ask(requires=["flash-attn"], packages="another")
+    assert code == "import"
+    assert message == (
+        "requires: flash-attn is installed, and needed cannot be imported: No module named 'a_part_that_is_not_there'"
+    )
+
+
 def test_code_that_ships_with_the_weights_is_not_looked_for_in_a_library(ask):
     edited = json.loads((ask.model / "model_index.json").read_text())
     edited["unet"] = ["my_unet", "MyUNet"]
@@ -168,4 +186,4 @@ def test_an_import_that_ends_the_process_is_told_with_its_last_words(ask):
     (ask.site / "torch.py").write_text("import os, sys\nprint('bad CPU', file=sys.stderr, flush=True)\nos.abort()\n")
     ((code, message),), _ = ask()
     assert code == "import"
-    assert "died while it imported diffusers: " in message
+    assert "died while it imported what the leg needs: " in message

@@ -275,3 +275,22 @@ def test_an_interpreter_may_print_before_it_answers(case, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("print('welcome')\n")
     assert lacking(case, environ={"PATH": "/bin:/usr/bin", "PYTHONPATH": str(tmp_path / "site")}) == []
+
+
+def module(site: Path, name: str, source: str, *, record: str = "") -> None:
+    (site / f"{name}.py").write_text(source)
+    if record:
+        (next(site.glob("*.dist-info")) / "RECORD").write_text(record)
+
+
+def test_a_required_distribution_that_is_installed_and_broken_is_named(case, tmp_path):
+    site = tmp_path / "site"
+    installed(site, "some_kernels", "1")
+    environ = {"PATH": "/bin:/usr/bin", "PYTHONPATH": str(site)}
+    module(site, "kernels_of_some", "raise OSError('libcudart.so.12: cannot open')", record="kernels_of_some.py,,\n")
+    for leg in ({}, {"runner": "command", "spec": {"command": ["{python}"]}}):
+        ((code, message),) = lacking(case, environ=environ, requires={"some-kernels": ">=1"}, **leg)
+        assert code == "import"
+        assert "kernels_of_some cannot be imported: libcudart.so.12: cannot open" in message
+    module(site, "kernels_of_some", "")
+    assert lacking(case, environ=environ, requires={"some-kernels": ">=1"}) == []

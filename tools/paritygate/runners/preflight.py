@@ -27,9 +27,6 @@ from paritygate.runners.preflight_legs import LegState, Probes, leg_state
 from paritygate.runners.preflight_programs import port_problems
 from paritygate.runners.problems import PreflightProblem, PreflightReport
 
-#: What must be installed for a question about the classes of Diffusers.
-_IMPORTED = ("diffusers", "torch", "transformers")
-
 
 def check(
     case: Case,
@@ -119,10 +116,8 @@ def _content_problems(
     for leg in legs:
         yield from leg_file_problems(case, leg)
         found = states[leg.name].interpreter
-        if leg.runner == "diffusers" and found is not None and all(found.distributions.get(name) for name in _IMPORTED):
-            yield from import_problems(
-                case, leg, folder=folder, device=device, packages=found.packages, environ=environ
-            )
+        if found is not None:
+            yield from import_problems(case, leg, folder=folder, device=device, found=found, environ=environ)
 
 
 def _memory_problems(

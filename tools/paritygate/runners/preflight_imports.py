@@ -17,7 +17,10 @@ from paritygate.records.store import write_text_atomic
 from paritygate.runners import probe_imports
 from paritygate.runners.asking import UnansweredError, ask_python
 from paritygate.runners.leg import interpreter, leg_environment
+from paritygate.runners.preflight_legs import Interpreter
+from paritygate.runners.preflight_programs import program_environment
 from paritygate.runners.problems import PreflightProblem
+from paritygate.runners.table import RUNNERS
 from paritygate.runners.weights import components
 
 #: Importing torch and a pipeline takes seconds, and minutes from a cold network disk.
@@ -27,9 +30,9 @@ _VARIABLES = ("CUDA", "DIFFUSERS", "HIP", "HSA", "LD_", "NVIDIA", "PYTHON", "ROC
 
 
 def import_problems(
-    case: Case, leg: Leg, *, folder: Path, device: str, packages: str, environ: Mapping[str, str]
+    case: Case, leg: Leg, *, folder: Path, device: str, found: Interpreter, environ: Mapping[str, str]
 ) -> list[PreflightProblem]:
-    """What a ``diffusers`` leg cannot import; nothing is read of the weights.
+    """What a leg's interpreter cannot import: what it requires, and every class of a ``diffusers`` leg's pipeline.
 
     A clean answer is kept in the user's cache and holds until a package, a variable or the question changes.
 
@@ -38,20 +41,25 @@ def import_problems(
         leg: the leg.
         folder: where the weights are; its ``model_index.json`` names classes.
         device: where the leg runs (``cpu``, ``cuda``).
-        packages: the digest of what its interpreter has installed.
+        found: what its interpreter has installed.
         environ: where variables are looked up.
     """
-    request = {
-        "classes": _classes(leg, folder),
+    request: dict[str, Any] = {
+        "classes": _classes(leg, folder) if leg.runner == "diffusers" and _can_ask(found) else [],
+        "modules": _modules(leg, found),
         "attention_backend": leg.spec.get("attention_backend") or "",
         "device": str(leg.spec.get("device") or device).partition(":")[0],
     }
-    python, environment = interpreter(case, leg), leg_environment(leg, environ)
-    key = _key(python, request, packages, environment)
+    if not request["classes"] and not request["modules"]:
+        return []
+    in_leg = RUNNERS[leg.runner].in_leg_python
+    python = interpreter(case, leg)
+    environment = leg_environment(leg, environ) if in_leg else program_environment(case, leg, environ)
+    key = _key(python, request, found.packages, environment)
     if _answered(case.root, key):
         return []
     try:
-        found = ask_python(
+        lacking = ask_python(
             python,
             probe_imports.__file__,
             request,
@@ -61,12 +69,22 @@ def import_problems(
             timeout_s=_TIMEOUT_S,
         )
     except UnansweredError as error:
-        message = f"{python} died while it imported diffusers: {error}"
-        fix = "reinstall torch, diffusers and transformers in the leg's Python"
+        message = f"{python} died while it imported what the leg needs: {error}"
+        fix = "run the imports there by hand, and reinstall what breaks"
         return [PreflightProblem(code="import", message=message, fix=fix, leg=leg.name)]
-    if not found:
+    if not lacking:
         _keep(case.root, key)
-    return [PreflightProblem(code=code, message=message, fix=fix, leg=leg.name) for code, message, fix in found]
+    return [PreflightProblem(code=code, message=message, fix=fix, leg=leg.name) for code, message, fix in lacking]
+
+
+def _can_ask(found: Interpreter) -> bool:
+    """Whether a question about the classes of Diffusers has a meaning; what is not installed was named already."""
+    return all(found.distributions.get(name) for name in ("diffusers", "torch", "transformers"))
+
+
+def _modules(leg: Leg, found: Interpreter) -> list[tuple[str, str]]:
+    named = {name: found.distributions.get(name) for name in sorted(leg.requires)}
+    return [(name, installed.module) for name, installed in named.items() if installed and installed.module]
 
 
 def _classes(leg: Leg, folder: Path) -> list[tuple[str, str, str]]:

@@ -26,12 +26,13 @@ _KEY_DISTRIBUTIONS = {"encode": "av", "lora": "peft", "offload": "accelerate"}
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A distribution: its version, its folder, the commit of its sources and whether files of that differ."""
+    """A distribution: its version, its folder, the commit of its sources, whether files of that differ, its module."""
 
     version: str
     folder: str
     commit: str
     changed: bool
+    module: str
 
     def __str__(self) -> str:
         return self.version + (f" @{self.commit}" if self.commit else "") + (" and changed" if self.changed else "")

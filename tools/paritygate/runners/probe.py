@@ -15,6 +15,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.parse
@@ -35,6 +36,7 @@ def installed(name: str) -> dict[str, Any] | None:
         "folder": str(found.locate_file("")),
         "commit": "",
         "changed": False,
+        "module": module_of(name, found.read_text("RECORD") or ""),
     }
     try:
         origin = json.loads(found.read_text("direct_url.json") or "{}")
@@ -47,6 +49,16 @@ def installed(name: str) -> dict[str, Any] | None:
         facts["commit"] = git(facts["folder"], "rev-parse", "HEAD")
         facts["changed"] = bool(git(facts["folder"], "status", "--porcelain", "--untracked-files=no"))
     return facts
+
+
+def module_of(name: str, record: str) -> str:
+    """The module of a distribution: its own name, or the only one that it brought; empty when there are several."""
+    own = re.sub(r"[-_.]+", "_", name)
+    for guess in (own, own.lower()):
+        if importlib.util.find_spec(guess) is not None:
+            return guess
+    brought = set(re.findall(r"^([A-Za-z]\w*)(?:/__init__)?\.py,", record, re.MULTILINE))
+    return brought.pop() if len(brought) == 1 else ""
 
 
 def git(folder: str, *words: str) -> str:

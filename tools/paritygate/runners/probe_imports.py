@@ -1,8 +1,9 @@
 """Whether the classes that a pipeline needs can really be imported, found in the interpreter that will need them.
 
 The harness passes this file's text to ``python -c`` with one JSON object as argument: ``classes`` (rows of where it is
-named, library and class), ``attention_backend`` (or empty) and ``device`` (``cpu``, ``cuda``). It prints a JSON list of
-``[code, message, fix]``. Classes are imported and looked at, never called; no weights are read.
+named, library and class), ``modules`` (rows of distribution and module), ``attention_backend`` (or empty) and
+``device`` (``cpu``, ``cuda``). It prints a JSON list of ``[code, message, fix]``. Classes are imported and looked at,
+never called; no weights are read.
 """
 
 from __future__ import annotations
@@ -63,6 +64,16 @@ def class_problem(place: str, library: str, name: str) -> list[str] | None:
     return None
 
 
+def module_problem(distribution: str, module: str) -> list[str] | None:
+    """Why a required distribution that is installed cannot be imported."""
+    try:
+        importlib.import_module(module)
+    except IMPORT_ERRORS as error:
+        text = f"requires: {distribution} is installed, and {module} cannot be imported: {last_line(error)}"
+        return ["import", text, f"reinstall {distribution} in the leg's Python, or install what the message names"]
+    return None
+
+
 def is_there(backend: str) -> bool:
     """Whether the module of a backend is installed."""
     return importlib.util.find_spec(BACKENDS.get(backend, (backend, ""))[0]) is not None
@@ -120,9 +131,10 @@ def last_line(error: BaseException) -> str:
 
 def main(request: dict[str, Any]) -> list[list[str]]:
     """Everything that cannot be had."""
-    found = [class_problem(*row) for row in request["classes"]]
+    found = [module_problem(*row) for row in request["modules"]]
+    found += [class_problem(*row) for row in request["classes"]]
     backend, device = request["attention_backend"], request["device"]
-    if not any(found):
+    if request["classes"] and not any(found):
         found += [attention_problem(backend)] if backend else []
         found.append(device_problem(device))
     return [problem for problem in found if problem]
