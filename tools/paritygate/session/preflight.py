@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -66,20 +67,16 @@ def preflight_case(
     )
 
 
-def keep(report: PreflightReport, case: Case, project: Project) -> Path | None:
-    """Write ``<artifacts>/<case id>/preflight.json`` and return it; None when the artifacts cannot be written.
+def keep(report: PreflightReport, case: Case, project: Project) -> None:
+    """Write ``<artifacts>/<case id>/preflight.json``, where that can be written: the report says so where it cannot.
 
     A report that rests on an earlier one does not replace it: it holds as long as that one does.
     """
     path = _place(case, project)
-    if report.reused:
-        return path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text_atomic(path, dumps(report))
-    except (ArtifactError, OSError):
-        return None
-    return path
+    if not report.reused:
+        with suppress(ArtifactError, OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text_atomic(path, dumps(report))
 
 
 def _earlier(case: Case, project: Project) -> PreflightReport | None:
