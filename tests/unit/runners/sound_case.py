@@ -1,5 +1,6 @@
 """A sound case on a copy of the trained weights, and what preflight says of it."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import msgspec
 
 from paritygate.manifest.case import Case, Ci, Coverage, Leg, Measure, Model, Output
 from paritygate.media.digests import tree_digest
-from paritygate.runners import preflight
+from paritygate.runners import preflight, preflight_legs
+from paritygate.runners.asking import ask_python
 from paritygate.runners.problems import PreflightReport
 
 TINY_DIGITS = Path(__file__).resolve().parents[3] / "tests" / "e2e" / "accuracy" / "tiny_digits" / "model"
@@ -44,3 +46,18 @@ def found(case: Case, **changes) -> list[tuple[str, str]]:
 
 def with_candidate(case: Case, **changes) -> Case:
     return msgspec.structs.replace(case, candidate=leg(**changes))
+
+
+_ANSWERS = {}
+
+
+def ask_once(monkeypatch) -> None:
+    """Ask an interpreter only once in all tests for what it has installed, for tests of something else."""
+
+    def ask(python, module, question, answer, *, environment, **more):
+        key = json.dumps([python, question, sorted(environment.items())])
+        if key not in _ANSWERS:
+            _ANSWERS[key] = ask_python(python, module, question, answer, environment=environment, **more)
+        return _ANSWERS[key]
+
+    monkeypatch.setattr(preflight_legs, "ask_python", ask)

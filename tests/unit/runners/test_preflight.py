@@ -23,7 +23,8 @@ leg, check, found = sound.leg, sound.check, sound.found
 
 
 @pytest.fixture
-def case(tmp_path) -> Case:
+def case(tmp_path, monkeypatch) -> Case:
+    sound.ask_once(monkeypatch)
     return sound.build(tmp_path)
 
 

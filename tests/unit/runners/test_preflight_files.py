@@ -22,6 +22,7 @@ sound = load_file(Path(__file__).with_name("sound_case.py"))
 @pytest.fixture
 def case(tmp_path, monkeypatch):
     monkeypatch.setattr("paritygate.runners.preflight.import_problems", lambda *_, **__: [])
+    sound.ask_once(monkeypatch)
     return sound.build(tmp_path)
 
 

@@ -22,6 +22,11 @@ def case(tmp_path):
     return sound.build(tmp_path)
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    sound.ask_once(monkeypatch)
+
+
 def lacking(case, *, environ=None, **changes):
     """The problems of the candidate alone."""
     case = sound.with_candidate(case, **changes)
@@ -147,13 +152,13 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("spec", "code", "words"), COMMANDS)
-def test_a_command_that_cannot_start_is_named(case, spec, code, words):
+def test_a_command_that_cannot_start_is_named(case, quick, spec, code, words):
     ((found, message),) = lacking(case, runner="command", spec=spec)
     assert found == code
     assert words in message
 
 
-def test_a_command_is_looked_for_where_it_will_run(case, tmp_path):
+def test_a_command_is_looked_for_where_it_will_run(case, quick, tmp_path):
     program = tmp_path / "own" / "tool"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
@@ -178,7 +183,7 @@ def served(**spec) -> dict:
     return {"endpoint": "images/generations", **spec}
 
 
-def test_a_running_server_must_answer_and_its_key_be_set(case):
+def test_a_running_server_must_answer_and_its_key_be_set(case, quick):
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -194,7 +199,7 @@ def test_a_running_server_must_answer_and_its_key_be_set(case):
         assert lacking(case, runner="openai", spec=spec, environ=environ) == []
 
 
-def test_a_port_that_another_program_holds_is_named_with_its_holder(case):
+def test_a_port_that_another_program_holds_is_named_with_its_holder(case, quick):
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
