@@ -5,11 +5,15 @@ import os
 import re
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
+import soundfile
 
 from paritygate.errors import LegError
 from paritygate.media.images import encode_png
+from paritygate.media.safetensors import write_safetensors
+from paritygate.media.tensors import Tensor
 from paritygate.runners import delivery
 from paritygate.runners.writer import LegWriter
 
@@ -44,7 +48,6 @@ def put_npy(folder: Path, name: str, array, **sidecar) -> Path:
 
 
 def put_clip(folder: Path, name="0000/0.video.mp4") -> Path:
-    av = pytest.importorskip("av")
     with av.open(str(folder / name), "w") as container:
         stream = container.add_stream("libx264", rate=8)
         stream.width = stream.height = 32
@@ -56,13 +59,12 @@ def put_clip(folder: Path, name="0000/0.video.mp4") -> Path:
 
 
 def put_tensors(folder: Path, name="0000/0.tensors.safetensors") -> Path:
-    safetensors = pytest.importorskip("safetensors.numpy")
-    safetensors.save_file({"a": FLOATS, "b": PIXELS}, folder / name)
+    tensors = [Tensor(name="a", array=FLOATS, dtype="float32"), Tensor(name="b", array=PIXELS, dtype="uint8")]
+    write_safetensors(folder / name, tensors)
     return folder / name
 
 
 def put_wav(folder: Path, name="0000/0.audio.wav") -> Path:
-    soundfile = pytest.importorskip("soundfile")
     soundfile.write(folder / name, SOUND, 8000)
     return folder / name
 
