@@ -45,6 +45,7 @@ PNG = encode_png(np.zeros((4, 4, 3), np.uint8))
         ("source", "a.mp4", b"\0\0\0\x18ftypmp42" + bytes(100)),
         ("source", "a.jpg", b"\xff\xd8\xff"),
     ],
+    ids=["a cut-off picture", "a text", "nothing", "a picture for sound", "a clip without frames", "a cut-off JPEG"],
 )
 def test_an_input_with_the_right_digest_must_decode_as_what_it_is_for(case, role, name, content):
     ((code, message),) = given(case, role, name, content)
