@@ -10,6 +10,7 @@ import pytest
 
 from paritygate.compare.checklist import checklist, counted
 from paritygate.compare.exact import EXACT, Context, compare_exact
+from paritygate.compare.groups import group_of
 from paritygate.manifest.case import Difference
 from paritygate.records.canonical import sha256_bytes
 
@@ -294,3 +295,22 @@ def test_a_declared_field_that_no_leg_reports_names_the_setting_that_may_be_mean
 @pytest.mark.parametrize(("number", "words"), [(0, "0 settings"), (1, "1 setting"), (2, "2 settings")])
 def test_a_number_and_its_noun_agree(number, words):
     assert counted(number, "setting") == words
+
+
+def test_what_an_import_still_owes_is_pending_unless_the_other_leg_shows_nothing_to_compare_it_with(parts):
+    owes = parts.effective(sigmas=None, pending=("sigmas",))
+    status, detail = one("sigmas", owes, parts.effective())
+    assert (status, detail) == ("pending", "still to come from the reference leg: the reference leg shows no sigmas")
+    assert one("sigmas", owes, parts.effective(sigmas=None))[0] == "unreported"
+    assert one("sigmas", owes, owes)[0] == "pending"
+    assert one("timesteps", owes, parts.effective())[0] == "equal"
+
+
+@pytest.mark.parametrize(
+    ("setting", "group"),
+    [("config.scheduler.beta_end", "randomness"), ("noise_device", "randomness"), ("config.height", "output"),
+     ("dtype.text_encoder", "numerics"), ("never_heard_of", "numerics"), ("versions.torch", "source"),
+     ("config.negative_prompt", "source"), ("threads", "numerics"), ("encode.codec", "output")],
+)  # fmt: skip
+def test_every_setting_has_its_heading_and_unknown_ones_belong_to_the_numbers(setting, group):
+    assert group_of(setting) == group

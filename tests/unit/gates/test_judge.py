@@ -12,7 +12,7 @@ from paritygate.gates.evidence import check_evidence
 from paritygate.gates.files import load_gate
 from paritygate.gates.judge import judge
 from paritygate.manifest.case import Difference
-from paritygate.records.model import ChecklistRow, ExactResult, Finding, Status
+from paritygate.records.model import ChecklistRow, Effective, EffectResult, ExactResult, Finding, Status
 
 
 def codes(verdict):
@@ -445,3 +445,77 @@ def test_a_gate_holds_for_its_number_of_cards(bench):
     verdict = bench.judge()
     assert verdict.status is Status.PASSED
     assert ", profile H100 x1, accepted, " in verdict.gate
+
+
+def with_leg(bench, name, **changes):
+    legs = tuple(msgspec.structs.replace(leg, **changes) if leg.name == name else leg for leg in bench.legs)
+    bench.legs = legs
+
+
+def test_a_request_field_that_changes_nothing_makes_the_run_invalid_and_is_named(bench):
+    effects = (EffectResult(leg="candidate", field="guidance_scale", exercised=False, detail="0 of 3 outputs differ"),
+               EffectResult(leg="candidate", field="seed", exercised=True, detail="3 of 3 outputs differ"))  # fmt: skip
+    bench.change(effects=effects)
+    verdict = bench.judge()
+    assert (verdict.status.value, verdict.failure_class, verdict.bounds) == ("invalid", "structure", ())
+    assert verdict.reasons[0].code == "not-exercised"
+    words = "the candidate ignores guidance_scale: another value changed nothing (0 of 3 outputs differ)"
+    assert verdict.reasons[0].message == words
+    assert "effects shown: seed;" in f"{verdict.scope};"
+
+
+def test_only_a_server_that_nobody_probed_narrows_the_scope(bench):
+    assert "effects" not in bench.judge().scope
+    with_leg(bench, "candidate", runner="openai")
+    verdict = bench.judge()
+    assert verdict.status.value == "passed"
+    assert "effects of request fields not probed" in verdict.scope
+
+
+def test_a_pending_item_that_the_gate_needs_is_missing_and_the_reason_says_what_to_deliver(bench):
+    with_leg(bench, "reference", effective=Effective(pending=("token_ids", "text_encoder")))
+    exact = (ExactResult(name="token_ids", status="pending", detail=""), *bench.comparison.exact[1:])
+    bench.change(exact=exact)
+    verdict = bench.judge()
+    assert (verdict.status.value, verdict.reasons[0].code) == ("invalid", "exact-missing")
+    assert "token_ids was shown when the gate was selected and is pending now: deliver it" in verdict.reasons[0].message
+    assert "pending: token_ids, text_encoder" in verdict.scope
+    assert "exact items not shown" not in verdict.scope
+
+
+def test_a_declared_difference_that_the_legs_do_not_have_narrows_the_scope(bench):
+    bench.change_case(differences=(Difference(field="dtype", reason="x"), Difference(field="threads", reason="y")))
+    rows = [("dtype.unet", "declared"), ("dtype.vae", "declared-but-equal"), ("threads", "declared-but-equal")]
+    bench.change(checklist=tuple(
+        ChecklistRow(field=field, reference="a", candidate="b", verdict=verdict, note="x") for field, verdict in rows
+    ))  # fmt: skip
+    verdict = bench.judge()
+    assert verdict.status.value == "passed"
+    assert "declared as differences and in fact equal: threads" in verdict.scope
+
+
+def test_other_noise_takes_the_worth_from_every_pixel_measure(bench):
+    different = ExactResult(name="initial_latents", status="different", detail="item 000: a, b")
+    bench.change(exact=(*bench.comparison.exact, different))
+    verdict = bench.judge()
+    assert verdict.status.value == "failed"
+    assert verdict.reasons[0].message.endswith("so no measure of their pixels says anything about accuracy")
+
+
+@pytest.mark.parametrize(
+    ("failures", "expected"),
+    [({"candidate": "memory"}, "memory"), ({"reference": "backend"}, "backend"), ({"reference": "golden"}, "golden"),
+     ({"candidate": "infrastructure"}, "infrastructure"), ({"candidate": "killed"}, "killed"),
+     ({"reference": "infrastructure", "candidate": "timeout"}, "timeout")],
+)  # fmt: skip
+def test_the_class_of_an_error_is_that_of_the_leg_that_no_retry_mends(bench, failures, expected):
+    for name, failure in failures.items():
+        with_leg(bench, name, failure=failure, exit_code=4)
+    verdict = bench.judge()
+    assert (verdict.status.value, verdict.failure_class) == ("error", expected)
+
+
+def test_a_verdict_that_is_not_red_has_no_class_of_failure(bench):
+    assert bench.judge().failure_class == ""
+    bench.measure("output.psnr_db.min", 3.0)
+    assert bench.judge().failure_class == "accuracy"

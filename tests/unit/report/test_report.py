@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from paritygate.errors import ArtifactError
-from paritygate.manifest.case import Feature
+from paritygate.manifest.case import Feature, InputMedia
 from paritygate.media.images import decode_image
-from paritygate.records.model import ChecklistRow, Comparison, Finding, Real, Status, Verdict
+from paritygate.records.model import ChecklistRow, Comparison, ExactResult, Finding, Real, Status, Verdict
+from paritygate.report.checklist import checklist_rows
 from paritygate.report.files import write_report
 from paritygate.report.markdown import MAX_BYTES, render
 from paritygate.report.pictures import amplification, draw_worst_pairs, worst_pair_picture
@@ -203,7 +204,7 @@ def test_unequal_settings_are_listed_first_and_equal_ones_folded(story):
              ChecklistRow(field="c", reference="x", candidate="y", verdict="undeclared", note="")]  # fmt: skip
     comparison = msgspec.structs.replace(story.record().comparison, checklist=tuple(rows))
     text = report(story, comparison=comparison)
-    assert "46 rows: 1 undeclared, 1 declared, 44 equal." in text
+    assert "47 rows: 1 undeclared, 1 declared, 45 equal." in text
     assert text.index("<code>c</code>") < text.index("<code>b</code>") < text.index("44 rows more")
     assert text.index("44 rows more") < text.index("<code>equal.7</code>")
 
@@ -355,3 +356,26 @@ def test_odd_details_of_a_worst_value_stay_one_inert_line(story, detail):
     (line,) = (line for line in text.splitlines() if "is worst at" in line)
     assert "<b>" not in line
     assert len(line) < 1000
+
+
+def test_numbers_from_different_noise_are_marked_as_not_comparable(story):
+    assert "Not comparable" not in report(story)
+    record = story.record()
+    different = ExactResult(name="initial_latents", status="different", detail="item 000")
+    comparison = msgspec.structs.replace(record.comparison, exact=(different,))
+    section = report(story, comparison=comparison).split("### Measurements")[1].split("###")[0]
+    assert "**Not comparable**: the legs started from different noise" in section
+    assert "42.2 dB" in section
+
+
+def test_what_an_import_owes_is_pending_and_its_inputs_are_not_known_to_be_the_same(story):
+    owes = msgspec.structs.replace(story.reference.effective, sigmas=None, pending=("sigmas", "text_encoder"))
+    story.reference = msgspec.structs.replace(story.reference, runner="import", effective=owes)
+    media = InputMedia(role="image", path="cases/cat.png", sha256="sha256:" + "c" * 64)
+    story.case = msgspec.structs.replace(story.case, inputs=(media,))
+    rows = {row.field: row for row in checklist_rows(story.record(), story.case)}
+    assert (rows["text_encoder"].verdict, rows["sigmas"].verdict) == ("pending", "pending")
+    shown = rows["input cases/cat.png"]
+    assert (shown.verdict, shown.reference, shown.candidate) == ("unreported", "", media.sha256)
+    assert rows["representation"].verdict == "equal"
+    assert rows["representation"].note == "compared as 8-bit pixels from lossless files"

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from paritygate.errors import InfrastructureError, LegError
+from paritygate.errors import GoldenError, InfrastructureError, LegError
 from paritygate.runners.failures import classify, classify_exit, first_error_line
 
 LOG = """loading
@@ -81,6 +81,13 @@ class RepositoryNotFoundError(HfHubHTTPError):
         (OSError("Error no file named diffusion_pytorch_model.safetensors found"), "weights"),
         (RuntimeError("size mismatch for conv_in.weight"), "weights"),
         (TimeoutError("the server did not answer"), "crash"),
+        (GoldenError("altered"), "golden"),
+        (LegError("x", kind="backend"), "backend"),
+        (ModuleNotFoundError("No module named 'flash_attn'", name="flash_attn"), "backend"),
+        (ModuleNotFoundError("No module named 'numpy'", name="numpy"), "crash"),
+        (RuntimeError("Flash Attention backend '_flash_3' is not usable because of missing package"), "backend"),
+        (RuntimeError("attention backend flash is not available, falling back to native"), "backend"),
+        (ValueError("`attn_mask` is not yet understood"), "crash"),
     ],
 )
 def test_only_what_the_code_under_test_cannot_have_caused_is_infrastructure(error, kind):
@@ -113,3 +120,16 @@ def test_a_log_that_a_leg_made_a_link_or_a_pipe_is_not_read(tmp_path):
 def test_the_message_keeps_the_hint_of_an_error_that_has_one():
     failure = classify(LegError("a.py defines no function 'run'", kind="crash", hint="define run(job, writer)"))
     assert failure.message == "LegError: a.py defines no function 'run'; fix: define run(job, writer)"
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "kind"),
+    [(-9, "loading", "killed"), (-9, "worker: CUDA error: out of memory", "memory"), (137, "Killed", "killed"),
+     (1, "ERROR: attention backend flash3 is not installed", "backend"), (1, "error: port is used", "crash"),
+     (1, "Error: no file named model.safetensors", "weights")],
+)  # fmt: skip
+def test_a_process_that_does_not_say_why_it_ended_is_told_by_its_log(tmp_path, code, line, kind):
+    (tmp_path / "leg").mkdir()
+    log = tmp_path / "leg" / "log.txt"
+    log.write_text(f"{line}\n")
+    assert classify_exit(code, log).kind == kind

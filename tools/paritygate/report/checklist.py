@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from paritygate.compare.checklist import counted, same_value, shown
+from paritygate.compare.exact import pending_stages
 from paritygate.compare.groups import HEADINGS, group_of
+from paritygate.compare.representation import representation_words
 from paritygate.manifest.case import Case
 from paritygate.records.model import LegRecord, RunRecord
 from paritygate.report.text import code, details, escape, table
@@ -34,6 +36,9 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
 )
 #: Verdicts that a report folds away.
 _QUIET = frozenset({"equal", "exercised", "information"})
+_SIDES = ("reference", "candidate")
+#: Runners of legs that were made before this run, from inputs that it cannot see.
+_MADE_ELSEWHERE = ("golden", "import")
 _HEADER = ("field", "reference", "candidate", "verdict", "evidence or declared difference")
 
 
@@ -91,12 +96,28 @@ def _sources(record: RunRecord, case: Case | None) -> Iterator[Row]:
     yield Row(group="source", field="model", reference=model, candidate=model, verdict="equal", note=note)
     legs = {leg.name: leg.runner for leg in record.legs}
     yield _pair("source", "runner", legs.get("reference", ""), legs.get("candidate", ""))
+    elsewhere = [name for name in _SIDES if legs.get(name) in _MADE_ELSEWHERE]
     for media in case.inputs if case else ():
-        name = f"input {media.path}"
+        digests = {name: "" if name in elsewhere else media.sha256 for name in _SIDES}
+        handed = f"the {' and the '.join(elsewhere)} leg was made elsewhere" if elsewhere else "both legs get this file"
         yield Row(
-            group="source", field=name, reference=media.sha256, candidate=media.sha256, verdict="equal",
-            note=f"role {media.role}; both legs get this file",
+            group="source", field=f"input {media.path}", **digests, verdict="unreported" if elsewhere else "equal",
+            note=f"role {media.role}; {handed}",
         )  # fmt: skip
+    # Without legs nothing was stored.
+    if case and legs:
+        stored = [_stored(leg) for name in _SIDES for leg in record.legs if leg.name == name and leg.items]
+        if len(stored) == len(_SIDES):
+            pair = _pair("output", "representation", *stored)
+            yield msgspec.structs.replace(pair, note=representation_words(case))
+
+
+def _stored(leg: LegRecord) -> str:
+    """What a leg stored for its first request, in words."""
+    item = leg.items[0]
+    words = ["8-bit pixels and floats" if file.float_path else "8-bit pixels" for file in item.images]
+    words += [f"{media.role} ({media.representation})" for media in item.media]
+    return ", ".join(dict.fromkeys(words))
 
 
 def _exact(record: RunRecord) -> Iterator[Row]:
@@ -107,6 +128,10 @@ def _exact(record: RunRecord) -> Iterator[Row]:
                 group=group_of(entry.name), field=entry.name, reference="", candidate="", verdict=entry.status,
                 note=entry.detail,
             )  # fmt: skip
+    judged = {entry.name for entry in record.comparison.exact}
+    for stage in pending_stages(record.comparison.exact, record.legs):
+        if stage not in judged:
+            yield Row(group=group_of(stage), field=stage, reference="", candidate="", verdict="pending")
 
 
 def _settings(record: RunRecord) -> Iterator[Row]:

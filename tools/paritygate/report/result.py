@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paritygate.compare.checklist import counted
+from paritygate.compare.exact import OTHER_NOISE
 from paritygate.manifest.case import Case
 from paritygate.metrics.specs import SPECS
 from paritygate.records.model import BoundResult, MeasurementResult, RunRecord, Status, unit_suffix
@@ -61,7 +62,9 @@ def gate_section(record: RunRecord) -> str:
     notes += [_worst_note(entry) for entry in entries.values() if entry.worst_detail and not entry.problem]
     infinite = [_infinite_note(entry) for entry in entries.values() if entry.aggregate == "mean"]
     notes += [note for note in infinite if note]
-    return "\n".join(["### Measurements", "", table(header, rows[:MAX_ROWS]), "", *notes]).rstrip()
+    noise = any(entry.name == "initial_latents" and entry.status == "different" for entry in record.comparison.exact)
+    warning = [f"**Not comparable**: {OTHER_NOISE}.", ""] if noise else []
+    return "\n".join(["### Measurements", "", *warning, table(header, rows[:MAX_ROWS]), "", *notes]).rstrip()
 
 
 def pictures_section(pictures: tuple[Picture, ...], failures: tuple[str, ...], prompts: dict[str, str]) -> str:
