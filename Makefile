@@ -14,7 +14,7 @@ $(error VENV must be one path without blanks, not '$(VENV)')
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit legs accuracy graphs lock bench clean
+.PHONY: help demo test check unit e2e accuracy graphs lock bench clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -42,7 +42,7 @@ demo: $(VENV)/.run graphs  ## Validate, check the generated CI, run one case on 
 	$(BIN)/paritygate ci generate --check
 	$(BIN)/paritygate run tiny-digits-t2i-onnx
 
-test: check unit legs accuracy  ## The whole test command: static checks, unit tests, accuracy cases on CPU.
+test: check unit e2e accuracy  ## The whole test command: static checks, unit tests, accuracy cases on CPU.
 
 check: $(VENV)/.dev  ## Formatting, lint, strict types, the import table, manifests and drift of generated files.
 	$(BIN)/ruff format --check .
@@ -56,8 +56,8 @@ check: $(VENV)/.dev  ## Formatting, lint, strict types, the import table, manife
 unit: $(VENV)/.dev  ## Unit tests, but for the import table: that is in check.
 	$(BIN)/python -m pytest -q -n 2 tests/unit --ignore tests/unit/test_architecture.py
 
-legs: $(VENV)/.dev  ## Legs that misbehave, real pipelines, commands, servers and goldens, in their processes.
-	$(BIN)/python -m pytest -q -n 2 tests/e2e/runners
+e2e: $(VENV)/.dev graphs  ## Slower tests in real processes: legs that misbehave, pipelines, servers, documents, tools.
+	$(BIN)/python -m pytest -q -n 2 tests/e2e --ignore $(CASES)
 
 accuracy: $(VENV)/.dev graphs  ## The accuracy cases that a CPU can run, and the faults that must turn them red.
 	$(BIN)/python -m pytest -q $(CASES) -m "accuracy and cpu" --paritygate-expect 7 --junitxml artifacts/junit/accuracy.xml
