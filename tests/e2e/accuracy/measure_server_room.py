@@ -4,7 +4,7 @@
 
 On one machine the server gives the bits of the pipeline that it serves, so repetition says nothing about how far two
 correct servers may differ. This script lets the denoiser err by one part in a million, as other kernels do, and
-compares with faults that a server really has. Everything runs in Diffusers, in about two minutes on one core. It prints
+compares with faults that a server really has. Everything runs in Diffusers, in about a minute on one core. It prints
 a table for each case; the readings are in their READMEs.
 """
 

@@ -1,6 +1,6 @@
 """The case of the example server must be able to fail: a server with a defect is found out, and the record says how.
 
-The reference leg runs once; each defect runs its own candidate beside a copy of it. The sound server is the case itself.
+The reference leg runs once; each defect runs its own candidate beside a copy of it. The sound server is in the cases.
 """
 
 from __future__ import annotations
