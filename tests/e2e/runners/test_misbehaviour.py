@@ -110,7 +110,8 @@ STARTS = {"python": as_python, "diffusers": as_diffusers, "command": as_command,
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch):
     monkeypatch.setattr("paritygate.runners.process._GRACE_S", 0.3)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
+    # Set, so that what a test puts there is taken away again.
+    monkeypatch.setenv("PYTHONPATH", "")
 
 
 def own_peak_bytes() -> int:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import click
+import msgspec
 
 from paritygate.cli.project import open_project, require_run_extra
 from paritygate.cli.table import table
@@ -34,6 +35,7 @@ def command(*, name: str, run: str | None, artifacts: Path | None, as_json: bool
     from paritygate.compare.groups import HEADINGS  # noqa: PLC0415
     from paritygate.records.store import RECORD_NAME, read_record  # noqa: PLC0415
     from paritygate.report.checklist import VERDICTS, checklist_rows  # noqa: PLC0415
+    from paritygate.report.files import is_as_run  # noqa: PLC0415
     from paritygate.session.folders import find_run, newest_run  # noqa: PLC0415
 
     opened = open_project(artifacts)
@@ -44,7 +46,8 @@ def command(*, name: str, run: str | None, artifacts: Path | None, as_json: bool
     record = read_record(folder / RECORD_NAME)
     if record.case != case.id:
         raise UsageError(f"the run {record.run_id} is of {record.case}, not of {case.id}")
-    rows = checklist_rows(record, case)
+    # What the manifest says now of its inputs was not so when the run was made.
+    rows = checklist_rows(record, case if is_as_run(case, record) else None)
     required = [row for row in rows if row.verdict == "unreported"
                 and any(covers(field, row.field) for field in case.checklist_require)]  # fmt: skip
     red = [row for row in rows if row.verdict in _RED] + required
@@ -53,7 +56,7 @@ def command(*, name: str, run: str | None, artifacts: Path | None, as_json: bool
             "case": record.case,
             "run": record.run_id,
             "ok": not red,
-            "rows": [{**{key: getattr(row, key) for key in row.__struct_fields__}} for row in rows],
+            "rows": msgspec.to_builtins(rows),
         }
         click.echo(json.dumps(data, indent=2))
         return int(ExitCode.FAILED if red else ExitCode.OK)

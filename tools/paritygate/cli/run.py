@@ -13,7 +13,7 @@ import click
 from paritygate.cli.main import BUG_EXIT_CODE, bug_text
 from paritygate.cli.project import Opened, open_project, require_run_extra
 from paritygate.cli.watch import settle, watcher
-from paritygate.errors import ExitCode, ParitygateError, UsageError, printable
+from paritygate.errors import ExitCode, LegError, ParitygateError, UsageError, printable
 from paritygate.manifest.case import Case
 from paritygate.records.model import unit_suffix
 from paritygate.session.provenance import in_ci
@@ -21,6 +21,8 @@ from paritygate.session.provenance import in_ci
 if TYPE_CHECKING:
     from paritygate.records.model import LegRecord, MeasurementResult, RunRecord
 
+#: Code of an error that ended a run without a record -> class of failure.
+_CLASSES = {"golden": "golden", "infrastructure": "infrastructure"}
 #: Worst first: over several cases the worst code decides, and 75 only when nothing else is red.
 WORST_FIRST = (
     BUG_EXIT_CODE,
@@ -130,7 +132,13 @@ def _one(case: Case, job: Callable[[Case], RunRecord | LegRecord], opened: Opene
     try:
         record = job(case)
     except ParitygateError as error:
-        result = {"case": case.id, "exit_code": int(error.exit_code), "error": error.message, "hint": error.hint}
+        result = {
+            "case": case.id,
+            "exit_code": int(error.exit_code),
+            "error": error.message,
+            "hint": error.hint,
+            "failure_class": error.kind if isinstance(error, LegError) else _CLASSES.get(error.code, ""),
+        }
         text = f"{case.id}: error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else "")
         return result, printable(text, lines=True)
     except Exception as error:  # noqa: BLE001 - whatever breaks here belongs to this case, and the next one still runs

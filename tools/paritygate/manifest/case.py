@@ -109,7 +109,7 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
 
     ``hardware`` is None for a leg that runs where ``Ci`` says; another one is carried, not used yet. ``spec`` holds the
     runner's own keys (pipeline, dtype, options, server, ...) as resolved. ``adapter`` is project-relative. ``requires``
-    maps distribution name to version specifier.
+    maps distribution name to version specifier, or to ``@`` and the commit of its sources.
     """
 
     name: LegName

@@ -240,8 +240,8 @@ class BoundResult(msgspec.Struct, frozen=True, kw_only=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is worth. ``scope`` says in words what a pass speaks for; ``gate`` where the bounds came from.
 
-    ``failure_class``: empty unless the run is red; else why, as one of ``infrastructure``, ``weights``, ``memory``,
-    ``timeout``, ``backend``, ``golden``, ``crash``, ``killed``, ``structure`` or ``accuracy``.
+    ``failure_class``: empty unless the verdict is error, invalid or failed; else why, as one of ``infrastructure``,
+    ``weights``, ``memory``, ``timeout``, ``backend``, ``golden``, ``crash``, ``killed``, ``structure`` or ``accuracy``.
     """
 
     status: Status

@@ -31,12 +31,12 @@ def write_report(record: RunRecord, run_dir: Path, case: Case) -> Path:
             hint="free space, or choose a folder with --artifacts",
         ) from error
     path = run_dir / REPORT_NAME
-    now = case if _is_as_run(case, record) else None
+    now = case if is_as_run(case, record) else None
     write_text_atomic(path, render(record, run_dir, now, pictures=pictures, failures=failures))
     return path
 
 
-def _is_as_run(case: Case, record: RunRecord) -> bool:
+def is_as_run(case: Case, record: RunRecord) -> bool:
     """Whether the case is still the one of the record; one that lost a prompt file or an adapter is not."""
     try:
         return contract(case) == record.contract

@@ -14,12 +14,10 @@ from paritygate.records.codec import dumps
 from paritygate.records.store import write_text_atomic
 from paritygate.runners import delivery
 from paritygate.runners.failures import classify_exit
-from paritygate.runners.job import Job, Writer
+from paritygate.runners.job import DELIVERY_FOLDER, Job, Writer
 from paritygate.runners.leglog import settle
 
 REQUEST_NAME = "request.json"
-#: Where the program puts its outputs, below the leg's folder. They move to ``outputs/`` when they have been read.
-DELIVERY_FOLDER = "delivery"
 REQUEST_SCHEMA_VERSION = 1
 _LOG_NAME = "log.txt"
 

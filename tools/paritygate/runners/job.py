@@ -10,6 +10,9 @@ import msgspec
 from paritygate.manifest.case import InputMedia, Item, Output
 from paritygate.records.model import OutputItem
 
+#: Where a command puts its outputs, below the leg's folder. They move to ``outputs/`` when they have been read.
+DELIVERY_FOLDER = "delivery"
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One leg's work. Paths are absolute strings.

@@ -27,7 +27,7 @@ from paritygate.records.model import (
 from paritygate.records.redact import redact_data
 from paritygate.records.store import write_text_atomic
 from paritygate.runners.failures import FAILURE_NAME, KINDS, Failure, classify_exit, shorten
-from paritygate.runners.job import Job, Outputs
+from paritygate.runners.job import DELIVERY_FOLDER, Job, Outputs
 from paritygate.runners.process import MAX_LOG_BYTES, Outcome, run_process
 from paritygate.runners.table import find_runner
 
@@ -106,26 +106,32 @@ def run_leg(
         golden=golden,
     )
     write_text_atomic(directory / JOB_NAME, dumps(job))
-    command = [worker_interpreter(case, leg), "-m", "paritygate.runners.worker", str(directory / JOB_NAME)]
-
-    def tick() -> None:
-        if not (directory / OUTPUTS_FOLDER).is_symlink():
-            progress(len({path.parent for path in directory.glob(f"{OUTPUTS_FOLDER}/*/0.*")}))
-
     try:
-        outcome = run_process(
-            command,
-            cwd=directory,
-            env=leg_environment(leg, os.environ),
-            log=directory / LOG_NAME,
-            timeout_s=leg.timeout_s,
-            tick=tick,
-        )
+        outcome = _run_worker(case, leg, directory, progress)
     except LegError as error:
         failure = Failure(kind=error.kind, message=shorten(error.message))
         return _record(case, leg, outcome=Outcome(exit_code=None, duration_s=0), failure=failure)
-    tick()
     return _read_back(case, leg, run_dir=directory.parent, outcome=outcome)
+
+
+def _run_worker(case: Case, leg: Leg, directory: Path, progress: Callable[[int], None]) -> Outcome:
+    def tick() -> None:
+        # What a command has delivered moves to the outputs when it has ended.
+        folders = (folder for folder in (OUTPUTS_FOLDER, DELIVERY_FOLDER) if not (directory / folder).is_symlink())
+        progress(
+            max((len({path.parent for path in directory.glob(f"{folder}/*/0.*")}) for folder in folders), default=0)
+        )
+
+    outcome = run_process(
+        [worker_interpreter(case, leg), "-m", "paritygate.runners.worker", str(directory / JOB_NAME)],
+        cwd=directory,
+        env=leg_environment(leg, os.environ),
+        log=directory / LOG_NAME,
+        timeout_s=leg.timeout_s,
+        tick=tick,
+    )
+    tick()
+    return outcome
 
 
 def build_job(

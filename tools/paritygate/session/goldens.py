@@ -72,6 +72,16 @@ def create_draft(
         reasons += ["the worktree changed while the leg ran"] * (not dirty)
         dirty = True
     progress(Progress(case=case.id, stage="draft"))
+    made = _made(case, leg, run_dir, commit=commit, dirty=dirty, name=name, reasons=reasons)
+    target = drafts_folder(project) / (name or case.id) / run_id
+    golden = write_draft(case, leg, record, items=items_of(case), run_dir=run_dir, made=made, target=target)
+    return Created(target, golden)
+
+
+def _made(
+    case: Case, leg: Leg, run_dir: Path, *, commit: str | None, dirty: bool | None, name: str | None, reasons: list[str]
+) -> Made:
+    """How the leg was run, and from what."""
     setting = read_leg(run_dir, leg.name).setting
     generator = GoldenGenerator(
         commit=commit,
@@ -83,7 +93,7 @@ def create_draft(
         paritygate=__version__,
         profile=msgspec.to_builtins(setting.profile),
     )
-    made = Made(
+    return Made(
         contract=setting.contract,
         weights_verified=setting.weights_verified,
         is_snapshot=is_snapshot(case, model_folder(case)),
@@ -91,9 +101,6 @@ def create_draft(
         generator=generator,
         reasons=tuple(reasons),
     )
-    target = drafts_folder(project) / (name or case.id) / run_id
-    golden = write_draft(case, leg, record, items=items_of(case), run_dir=run_dir, made=made, target=target)
-    return Created(target, golden)
 
 
 def _generator(case: Case) -> Leg:
