@@ -57,7 +57,7 @@ unit: $(VENV)/.dev  ## Unit tests, but for the import table: that is in check.
 	$(BIN)/python -m pytest -q -n 2 tests/unit --ignore tests/unit/test_architecture.py
 
 e2e: $(VENV)/.dev graphs  ## Slower tests in real processes: legs that misbehave, pipelines, servers, documents, tools.
-	$(BIN)/python -m pytest -q -n 2 tests/e2e --ignore $(CASES)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e --ignore $(CASES)
 
 accuracy: $(VENV)/.dev graphs  ## The accuracy cases that a CPU can run, and the faults that must turn them red.
 	$(BIN)/python -m pytest -q $(CASES) -m "accuracy and cpu" --paritygate-expect 7 --junitxml artifacts/junit/accuracy.xml
