@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 CASES := tests/e2e/accuracy
-EXTRAS := --extra run --extra diffusers --extra onnx --extra pytest
-DEV_EXTRAS := --extra http --extra video --extra audio --extra perceptual
+EXTRAS := --extra run --extra diffusers --extra onnx --extra pytest --extra http --extra video --group server
+DEV_EXTRAS := --extra audio --extra perceptual
 
 ifneq ($(words $(VENV)),1)
 $(error VENV must be one path without blanks, not '$(VENV)')
