@@ -275,6 +275,14 @@ def test_a_prefix_covers_whole_words_only_and_the_longest_wins(parts):
     assert rows(parts, [Difference(field="dty", reason="no")], dtype__unet="half")["dtype.unet"].verdict == "undeclared"
 
 
+def test_what_outputs_show_counts_and_not_what_a_leg_says_of_them(parts):
+    stored = {"output.codec": [("h264", "h264"), ("ffv1", "ffv1")], "device": [("cpu", "cpu"), ("a", "b"), ("b", "a")]}
+    found = checklist(parts.effective(), settings(parts, output__codec="av1"), (), stored=stored)
+    by_field = {row.field: (row.reference, row.candidate, row.verdict) for row in found}
+    assert by_field["output.codec"] == ("ffv1, h264", "ffv1, h264", "equal")
+    assert by_field["device"] == ("a", "b", "undeclared")
+
+
 def test_required_and_declared_fields_that_nobody_reports_have_rows(parts):
     found = checklist(
         parts.effective(), parts.effective(), (Difference(field="attention", reason="why"),), require=("seed", "dtype")

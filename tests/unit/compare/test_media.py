@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from paritygate.compare.compare import compare_legs
-from paritygate.manifest.case import Output
+from paritygate.manifest.case import Difference, Output
 from paritygate.media.levels import to_stored
 from paritygate.records.codec import dumps, loads
 from paritygate.records.model import Comparison, OutputItem
@@ -385,11 +385,13 @@ def test_equal_tensors_are_bit_identical(sets):
 # Encoded files.
 
 
-def encode(path, frames, samples=None, *, fps=24):
-    """A Matroska file: lossless FFV1, and lossless PCM of 16 bits."""
+def encode(path, frames, samples=None, *, fps=24, codec="ffv1", pixel_format="bgr0", full_range=False):
+    """A Matroska file: lossless FFV1 unless told otherwise, and lossless PCM of 16 bits."""
     av = pytest.importorskip("av")
     with av.open(str(path), "w") as container:
-        picture = container.add_stream("ffv1", rate=fps, width=SIZE, height=SIZE, pix_fmt="bgr0")
+        picture = container.add_stream(codec, rate=fps, width=SIZE, height=SIZE, pix_fmt=pixel_format)
+        if full_range:
+            picture.codec_context.color_range = av.video.reformatter.ColorRange.JPEG
         heard = None if samples is None else container.add_stream("pcm_s16le", rate=RATE, layout="stereo")
         for frame in frames:
             container.mux(picture.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
@@ -403,10 +405,13 @@ def encode(path, frames, samples=None, *, fps=24):
     return path
 
 
-def encoded(root, *, change=lambda frames: frames, fps=24, level=None):
+def encoded(root, *, change=lambda frames: frames, fps=24, level=None, only=(0, 1), **how):
+    """Store the encoded clip of an item; ``how`` it is encoded counts for the items of ``only``."""
+
     def store(folder, stem, number):
         samples = None if level is None else sound(number) * level
-        path = encode(root / f"{number}.mkv", change(clip(number)), samples, fps=fps)
+        own = how if number in only else {}
+        path = encode(root / f"{number}.mkv", change(clip(number)), samples, fps=fps, **own)
         return store_video(folder, stem, path, fps=None)
 
     return store
@@ -430,6 +435,56 @@ def test_encoded_clips_are_decoded_and_compared_frame_by_frame_where_that_is_dec
     assert set(clips.codes()) == {"fps"}
     clips.put("candidate", encoded(tmp_path, change=lambda frames: frames[:-1]))
     assert set(clips.codes()) == {"frames"}
+
+
+@pytest.mark.parametrize(
+    ("how", "unequal"),
+    [
+        ({}, {}),
+        (
+            {"pixel_format": "yuv444p"},
+            {"output.colour": ("RGB", "limited range, BT.601"), "output.pixel_format": ("bgr0", "yuv444p")},
+        ),
+        (
+            {"codec": "libx264", "pixel_format": "yuv420p"},
+            {
+                "output.codec": ("ffv1", "h264"),
+                "output.colour": ("RGB", "limited range, BT.601"),
+                "output.pixel_format": ("bgr0", "yuv420p"),
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("only", [(0, 1), (1,)])
+def test_clips_that_are_not_encoded_alike_differ_in_the_checklist_even_in_one_item(clips, tmp_path, how, unequal, only):
+    output = msgspec.structs.replace(clips.case.output, representation="encoded")
+    clips.case = msgspec.structs.replace(clips.case, output=output)
+    clips.put("reference", encoded(tmp_path))
+    clips.put("candidate", encoded(tmp_path, only=only, **how))
+    rows = {row.field: row for row in clips.compare().checklist if row.field.startswith("output.")}
+    assert {row.group for row in rows.values()} == {"output"}
+    assert set(rows) == {"output.codec", "output.colour", "output.pixel_format"}
+    found = {name: (row.reference, row.candidate) for name, row in rows.items() if row.verdict == "undeclared"}
+    assert found == unequal
+    assert all(row.verdict == "equal" for name, row in rows.items() if name not in unequal)
+
+
+def test_the_range_of_colours_is_part_of_how_a_clip_is_encoded_and_may_be_declared(clips, tmp_path):
+    output = msgspec.structs.replace(clips.case.output, representation="encoded")
+    declared = Difference(field="output.colour", reason="the server writes full range")
+    clips.case = msgspec.structs.replace(clips.case, output=output, differences=(declared,))
+    how = {"codec": "libx264", "pixel_format": "yuv444p"}
+    clips.put("reference", encoded(tmp_path, **how))
+    clips.put("candidate", encoded(tmp_path, full_range=True, **how))
+    (row,) = [row for row in clips.compare().checklist if row.field == "output.colour"]
+    values = ("limited range, BT.601", "full range, BT.601")
+    assert (row.reference, row.candidate, row.verdict) == (*values, "declared")
+
+
+def test_raw_frames_have_no_codec_in_the_checklist(clips):
+    clips.put("reference", video())
+    clips.put("candidate", video())
+    assert not [row for row in clips.compare().checklist if row.field.startswith("output.")]
 
 
 def test_an_encoded_clip_brings_its_sound_in_the_same_file(parts, tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 from paritygate.compare.groups import group_of
@@ -30,14 +31,19 @@ def checklist(
     differences: tuple[Difference, ...],
     *,
     require: tuple[str, ...] = (),
+    stored: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType({}),
 ) -> tuple[ChecklistRow, ...]:
     """One row for each setting that a leg reports, sorted by name.
+
+    ``stored``: settings that the outputs themselves show, with their values on both sides for each pair; the first
+    pair that differs stands for all, and what a leg reports under such a name does not count.
 
     A required or declared field that neither leg reports gets an ``unreported`` row of its own, which names the
     setting that may be meant.
     """
-    left = reference.settings if reference else {}
-    right = candidate.settings if candidate else {}
+    stored_as = [{name: _of_pairs(pairs)[side] for name, pairs in stored.items()} for side in (0, 1)]
+    left = {**(reference.settings if reference else {}), **stored_as[0]}
+    right = {**(candidate.settings if candidate else {}), **stored_as[1]}
     names = left.keys() | right.keys()
     known = _with_prefixes(names)
     fields = [*require, *(difference.field for difference in differences)]
@@ -94,6 +100,12 @@ def listing(names: Sequence[str]) -> str:
     """Names for people: all of a few, the first and the number of the others where there are many."""
     more = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _of_pairs(pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """The values of the first pair that differs; else those of all pairs, the same on both sides."""
+    alike = ", ".join(sorted({left for left, _ in pairs}))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (alike, alike))
 
 
 def _with_prefixes(names: Iterable[str]) -> set[str]:

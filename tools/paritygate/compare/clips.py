@@ -19,6 +19,7 @@ from paritygate.errors import MetricError
 from paritygate.manifest.case import Measurement, Output
 from paritygate.media.levels import to_stored
 from paritygate.media.video import VideoFile, open_video
+from paritygate.media.video_facts import VideoFacts
 from paritygate.metrics import video
 from paritygate.metrics.values import Value, refused
 from paritygate.records.model import Finding, OutputMedia
@@ -26,6 +27,8 @@ from paritygate.records.model import Finding, OutputMedia
 _Frame = NDArray[Any]
 #: Frame rates are equal when they differ by no more than this share: 24 is not 23.976, and 29.97 is 30000/1001.
 FPS_TOLERANCE = 5e-4
+#: Facts of encoded clips that both sides must share: written RGB is read back otherwise where one of them differs.
+_STORED = ("codec", "colour", "pixel_format")
 
 
 def compare_clips(
@@ -70,6 +73,7 @@ def _one_pass(
                 clip = stack.enter_context(open_video(path))
                 check_facts(clip, media, place.output)
             sides.append(_Watched(side, clip, place.output, pixels=pixels))
+        _keep_stored(place, *(watched.clip.facts for watched in sides))
         pairs = _Pairs(video.pairs(*sides))
         lacking = " and the ".join(watched.side.leg for watched in sides if watched.lacks_floats)
         if lacking:
@@ -84,6 +88,14 @@ def _one_pass(
             for frame, value in enumerate(values, start=video.first_frame(name)):
                 into.add(f"{place.key}/{frame}", {name: value}, pixels=pixels)
     return pairs.equal
+
+
+def _keep_stored(place: Place, reference: VideoFacts, candidate: VideoFacts) -> None:
+    """Keep how two encoded clips are stored, for the checklist."""
+    if place.output.compared_as == "encoded":
+        for name in _STORED:
+            values = (getattr(reference, name), getattr(candidate, name))
+            place.stored.setdefault(f"output.{name}", []).append(values)
 
 
 def _measured(names: tuple[str, ...], pairs: _Pairs, *, data_range: float, mode: str) -> dict[str, tuple[Value, ...]]:

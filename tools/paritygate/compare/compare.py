@@ -15,7 +15,7 @@ from paritygate.compare.effects import effect_results
 from paritygate.compare.exact import Context, compare_exact
 from paritygate.compare.feature import feature_evidence
 from paritygate.compare.measure import Values, results
-from paritygate.compare.place import Place, Side
+from paritygate.compare.place import Place, Side, Stored
 from paritygate.compare.structure import check_structure, outputs_per_item, sized
 from paritygate.errors import MediaError
 from paritygate.manifest.case import Case, Item, Measurement
@@ -53,9 +53,10 @@ def compare_legs(
         ``measurements`` is empty when ``invalid`` is not. The exact layer and the checklist are always there.
     """
     invalid = check_structure(case, items, (reference, candidate), run_dir)
-    measured, bit_identical = Values(), False
+    measured, stored, bit_identical = Values(), Stored(), False
     if not invalid:
-        invalid, bit_identical = _measure(case, reference, candidate, items=items, run_dir=run_dir, into=measured)
+        sides = (reference, candidate)
+        invalid, bit_identical = _measure(case, sides, items=items, run_dir=run_dir, into=measured, stored=stored)
     context = Context(
         item_ids=tuple(item.id for item in items),
         differences=case.differences,
@@ -64,7 +65,9 @@ def compare_legs(
     return Comparison(
         invalid=tuple(invalid),
         exact=compare_exact(_exact_names(case), reference.effective, candidate.effective, context),
-        checklist=checklist(reference.effective, candidate.effective, case.differences, require=case.checklist_require),
+        checklist=checklist(
+            reference.effective, candidate.effective, case.differences, require=case.checklist_require, stored=stored
+        ),
         measurements=() if invalid else results(case.measure.output, measured),
         bit_identical=bit_identical,
         feature=feature_evidence(case, candidate, bit_identical=bit_identical),
@@ -79,21 +82,27 @@ def _exact_names(case: Case) -> tuple[str, ...]:
 
 
 def _measure(
-    case: Case, reference: LegRecord, candidate: LegRecord, *, items: tuple[Item, ...], run_dir: Path, into: Values
+    case: Case,
+    legs: tuple[LegRecord, LegRecord],
+    *,
+    items: tuple[Item, ...],
+    run_dir: Path,
+    into: Values,
+    stored: Stored,
 ) -> tuple[list[Finding], bool]:
     """Read and measure pair by pair, so that memory holds one pair; returns findings and whether all are equal."""
     invalid: list[Finding] = []
     equal = True
     parts = _comparisons(case.output.kind)
-    given = [{item.id: item for item in leg.items} for leg in (reference, candidate)]
+    given = [{item.id: item for item in leg.items} for leg in legs]
     for item in items:
         output = sized(case.output, item)
         sides = [
             Side(leg=leg.name, directory=run_dir / leg.name, item=by_id[item.id])
-            for leg, by_id in zip((reference, candidate), given, strict=True)
+            for leg, by_id in zip(legs, given, strict=True)
         ]
         for index in range(outputs_per_item(case.output)):
-            place = Place(output=output, index=index, reference=sides[0], candidate=sides[1])
+            place = Place(output=output, index=index, reference=sides[0], candidate=sides[1], stored=stored)
             for compare in parts:
                 # After the first finding no number counts, and the rest is only checked.
                 findings, same = compare(place, case.measure.output, None if invalid else into)

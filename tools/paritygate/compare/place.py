@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +15,8 @@ from paritygate.records.canonical import sha256_file
 from paritygate.records.model import Finding, OutputItem, OutputMedia
 
 _T = TypeVar("_T")
+#: Setting -> its value on both sides, for each pair of files that has it.
+Stored = dict[str, list[tuple[str, str]]]
 
 #: A larger file of a clip or of tensors is refused before its digest is computed.
 MAX_MEDIA_BYTES = 64 << 30
@@ -53,12 +55,16 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Output number ``index`` of one request, as declared, with both sides."""
+    """Output number ``index`` of one request, as declared, with both sides.
+
+    ``stored`` gets how the files of this pair are stored: setting -> its value on both sides.
+    """
 
     output: Output
     index: int
     reference: Side
     candidate: Side
+    stored: Stored = field(default_factory=dict)
 
     @property
     def item(self) -> str:
