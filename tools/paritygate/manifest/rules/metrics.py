@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -30,7 +31,7 @@ _PICTURES: frozenset[Kind] = frozenset({"image", "video"})
 
 def metric(case: CaseContext) -> Iterable[Problem]:
     """Every metric exists."""
-    known = {name for name, spec in SPECS.items() if _fits(spec, case.data["output"])}
+    known = _fitting(case.data["output"]["kind"])
     for pointer, entry in _entries(case):
         if entry["metric"] not in SPECS:
             message = f"no metric {entry['metric']!r}"
@@ -40,10 +41,10 @@ def metric(case: CaseContext) -> Iterable[Problem]:
 def metric_kind(case: CaseContext) -> Iterable[Problem]:
     """Every metric is defined for what is compared: the kind of the output, and alpha where it is needed."""
     output = case.data["output"]
-    known = [name for name, spec in SPECS.items() if _fits(spec, output) and spec.direction != "none"]
+    known = _judged(output["kind"])
     for pointer, spec in _known(case):
         place = (*pointer, "metric")
-        if not _fits(spec, output):
+        if spec.name not in _fitting(output["kind"]):
             message = f"{spec.name} is measured on {' and '.join(spec.kinds)}, and the output is {output['kind']}"
             yield case.at(place, "metric-kind", message, hint=nearest(spec.name, known))
         elif _needs_alpha(spec) and (output.get("mode") != "RGBA" or "composite" in output):
@@ -54,7 +55,7 @@ def metric_kind(case: CaseContext) -> Iterable[Problem]:
 
 def metric_direction(case: CaseContext) -> Iterable[Problem]:
     """Every metric has a better direction: a description can be shown, and no bound can judge it."""
-    known = [name for name, spec in SPECS.items() if _fits(spec, case.data["output"]) and spec.direction != "none"]
+    known = _judged(case.data["output"]["kind"])
     for pointer, spec in _known(case):
         if spec.direction == "none":
             message = f"{spec.name} describes, and neither more nor less of it is better: no gate could bound it"
@@ -110,8 +111,17 @@ def _known(case: CaseContext) -> Iterator[tuple[Pointer, Spec]]:
             yield pointer, spec
 
 
-def _fits(spec: Spec, output: Mapping[str, Any]) -> bool:
-    return not set(METRIC_KINDS[output["kind"]]).isdisjoint(spec.kinds)
+@cache
+def _fitting(kind: str) -> frozenset[str]:
+    """The metrics of a kind of output."""
+    kinds = set(METRIC_KINDS[kind])
+    return frozenset(name for name, spec in SPECS.items() if not kinds.isdisjoint(spec.kinds))
+
+
+@cache
+def _judged(kind: str) -> frozenset[str]:
+    """Those of them that a bound can judge."""
+    return frozenset(name for name in _fitting(kind) if SPECS[name].direction != "none")
 
 
 def _needs_alpha(spec: Spec) -> bool:
