@@ -41,16 +41,20 @@ def server_port(case: CaseContext) -> Iterable[Problem]:
 
 def fields(case: CaseContext) -> Iterable[Problem]:
     """Fields that are sent and probed are keys of the request."""
-    request, suite = case.data["request"], case.data.get("suite", {})
-    varied = {key for axis, keys in AXES.items() if axis in suite for key in keys}
-    known = {*request, *request.get("extra", {}), *varied} - {"extra", "inputs", "initial_latents", "latent_shape"}
     for name, leg in _legs(case, "openai"):
+        known = _request_keys(case)
         pointers = [(key, (name, "fields", key), True) for key in leg.get("fields", {})]
         pointers += [(key, (name, "probe", index), False) for index, key in enumerate(leg.get("probe", ()))]
         for key, pointer, is_key in pointers:
             if key not in known:
                 at = case.at_key if is_key else case.at
                 yield at(pointer, "fields", f"the request has no key {key!r}", hint=nearest(key, known))
+
+
+def _request_keys(case: CaseContext) -> set[str]:
+    request, suite = case.data["request"], case.data.get("suite", {})
+    varied = {key for axis, keys in AXES.items() if axis in suite for key in keys}
+    return {*request, *request.get("extra", {}), *varied} - {"extra", "inputs", "initial_latents", "latent_shape"}
 
 
 def encode(case: CaseContext) -> Iterable[Problem]:
