@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ _GRACE_S = 2
 
 
 def main() -> int:
-    """Serve until a signal ends the process; 1 when the pipeline cannot be loaded."""
+    """Serve until a signal ends the process; returns 1 when the pipeline cannot be loaded."""
     parser = argparse.ArgumentParser(prog="openai_server", description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, required=True, help="folder of a pipeline in Diffusers layout")
     parser.add_argument("--name", help="what requests call the model; the name of the folder by default")
@@ -43,7 +44,9 @@ def main() -> int:
         limit_concurrency=64,
         timeout_graceful_shutdown=_GRACE_S,
     )
-    return 0
+    # The thread that generates would be waited for, and one step of it may take minutes.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -143,14 +143,29 @@ def _task(request: Request, fields: dict[str, Any], *, kind: str, **more: Any) -
 
 
 async def _answer_images(request: Request, fields: dict[str, Any], task: Task) -> Response:
-    worker = request.app.state.worker
-    levels = await asyncio.wrap_future(worker.submit(functools.partial(worker.engine.generate, task)))
-    pictures = [png(each) for each in levels]
+    pictures = [png(each) for each in await _generated(request, task)]
     if fields.get("response_format") == "url":
         data = [{"url": _keep(request, each)} for each in pictures]
     else:
         data = [{"b64_json": base64.b64encode(each).decode()} for each in pictures]
     return JSONResponse({"created": int(time.time()), "data": data, "output_format": "png"})
+
+
+async def _generated(request: Request, task: Task) -> Any:
+    """What a task gives. When its client goes away, the worker is free for others again."""
+    worker = request.app.state.worker
+    made = asyncio.wrap_future(worker.submit(functools.partial(worker.engine.generate, task)))
+    # The body has been read, so that nothing else can come.
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((made, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not made.done():
+            raise ClientDisconnect
+        return made.result()
+    finally:
+        gone.cancel()
+        made.cancel()
+        task.given_up.set()
 
 
 def _keep(request: Request, data: bytes) -> str:

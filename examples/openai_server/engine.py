@@ -7,7 +7,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,22 @@ _MOST_PIXELS = 2048 * 2048
 _DIRECT = ("negative_prompt", "num_inference_steps", "guidance_scale", "strength", "num_frames", "max_sequence_length")
 
 
-class Stopped(Exception):  # noqa: N818 - the server is asked to end
-    """A generation was given up because the server ends."""
+class Stopped(Exception):  # noqa: N818 - nobody waits for it any more
+    """A generation was given up because the server ends, or its client has gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One generation, checked: arguments of the call, and what belongs to the answer."""
+    """One generation, checked: arguments of the call, and what belongs to the answer.
+
+    ``given_up`` is set when nobody waits for it.
+    """
 
     pipeline: Any
     arguments: Mapping[str, Any]
     seed: int
     request_id: str | None
+    given_up: threading.Event = field(default_factory=threading.Event)
 
 
 class Engine:
@@ -101,6 +105,12 @@ class Engine:
         if fields.get("n", 1) > 1:
             arguments["num_images_per_prompt"] = fields["n"]
         accepted = inspect.signature(type(pipeline).__call__).parameters
+        if image is not None:
+            steps, strength = (
+                arguments.get(name, accepted[name].default) for name in ("num_inference_steps", "strength")
+            )
+            if int(steps * strength) < 1:
+                raise Refusal(f"strength {strength:g} of {steps} steps leaves none", param="strength")
         if unknown := [name for name in arguments if name not in accepted]:
             raise Refusal(f"{type(pipeline).__name__} takes no {unknown[0]}", param=unknown[0])
         return Task(
@@ -114,11 +124,11 @@ class Engine:
         """Uint8: ``(count, height, width, 3)`` of images, ``(frames, height, width, 3)`` of a clip.
 
         Raises:
-            Stopped: when the server is asked to end meanwhile.
+            Stopped: when the server is asked to end meanwhile, or the task is given up.
         """
 
         def on_step(number: int) -> None:
-            if self._stop.is_set():
+            if self._stop.is_set() or task.given_up.is_set():
                 raise Stopped
             on_progress((number - 1) / len(task.pipeline.scheduler.timesteps))
 

@@ -57,7 +57,8 @@ def from_json(body: bytes, known: Mapping[str, Field]) -> dict[str, Any]:
         Refusal: for anything but an object of known fields with values that they take.
     """
     try:
-        values = json.loads(body)
+        values = json.loads(body, object_pairs_hook=_once)
+        json.dumps(values, ensure_ascii=False).encode()  # half a character is none, and no tokenizer takes it
     except (ValueError, RecursionError) as error:
         raise Refusal(f"the body is not JSON: {str(error)[:_SHOWN]}") from error
     if not isinstance(values, dict):
@@ -91,6 +92,13 @@ def size_of(text: str) -> tuple[int, int]:
     if found is None:
         raise Refusal(f"size is {text!r}, expected such as 512x512", param="size")
     return int(found[1]), int(found[2])
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a name more than once")
+    return found
 
 
 def _checked(values: dict[str, Any], known: Mapping[str, Field]) -> dict[str, Any]:

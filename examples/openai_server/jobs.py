@@ -44,9 +44,9 @@ class Worker:
         return future
 
     def close(self) -> None:
-        """Give up what runs and waits, and wait for the thread."""
+        """Give up what runs and waits. The thread ends at its next step, which may take minutes."""
         self.engine.stop()
-        self._pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _done(self) -> None:
         self._waiting -= 1

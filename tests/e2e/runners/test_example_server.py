@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import io
 import json
@@ -165,6 +166,8 @@ def test_what_the_pipeline_would_ignore_or_change_is_refused_by_name(painter, fi
         ("/v1/images/generations", b"{", {"Content-Type": "application/json"}, 400),
         ("/v1/images/generations", b"[" * 100_000, {"Content-Type": "application/json"}, 400),
         ("/v1/images/generations", b"[1]", {"Content-Type": "application/json"}, 400),
+        ("/v1/images/generations", b'{"prompt": "\\ud800"}', {"Content-Type": "application/json"}, 400),
+        ("/v1/images/generations", b'{"prompt": "a", "prompt": "b"}', {"Content-Type": "application/json"}, 400),
         ("/v1/images/generations", b" " * (1 << 21), {"Content-Type": "application/json"}, 413),
         ("/v1/images/generations", b"prompt=a", {"Content-Type": "application/x-www-form-urlencoded"}, 415),
         ("/v1/images/edits", b"x", {"Content-Type": "multipart/form-data"}, 400),
@@ -204,6 +207,7 @@ def png(mode: str, size: tuple[int, int]) -> bytes:
         ([("image", ("a.png", SOURCE.read_bytes(), "image/png"))] * 2, "image"),
         ([("image", ("a.png", SOURCE.read_bytes(), "image/png")), ("mask", ("m.png", b"", "image/png"))], "mask"),
         ([("image", ("a.png", SOURCE.read_bytes(), "image/png")), ("strength", "much")], "strength"),
+        ([("image", ("a.png", SOURCE.read_bytes(), "image/png")), ("strength", "0.01")], "strength"),
         ([("image", ("a.png", SOURCE.read_bytes(), "image/png")), ("seed", "2")], "seed"),
     ],
 )
@@ -292,6 +296,28 @@ def test_a_folder_that_is_no_pipeline_ends_the_server_with_one_line(tmp_path) ->
         assert server.log.read_text().splitlines()[-1].endswith(f"cannot load {tmp_path}: it has no model_index.json")
     finally:
         server.close()
+
+
+def test_a_picture_whose_client_is_gone_keeps_no_other_client_waiting(painter) -> None:
+    body = json.dumps({**PICTURE, "size": "256x256", "num_inference_steps": 900})
+    for _ in range(3):
+        connection = http.client.HTTPConnection("127.0.0.1", painter.port, timeout=60)
+        connection.request("POST", "/v1/images/generations", body, {"Content-Type": "application/json"})
+        time.sleep(0.1)
+        connection.close()
+    began = time.monotonic()
+    assert painter.images()[0] == 200
+    assert time.monotonic() - began < 5
+
+
+def test_a_signal_ends_a_server_amid_a_step_that_takes_longer_than_anybody_waits(painter) -> None:
+    """The last test of its server."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", painter.port, timeout=60)) as connection:
+        body = json.dumps({**PICTURE, "size": "2048x2048", "num_inference_steps": 900})
+        connection.request("POST", "/v1/images/generations", body, {"Content-Type": "application/json"})
+        time.sleep(0.5)
+        painter.process.send_signal(signal.SIGTERM)
+        painter.process.wait(10)
 
 
 def test_a_signal_ends_a_server_that_is_generating(filmer) -> None:
