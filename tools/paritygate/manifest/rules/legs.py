@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,6 +38,22 @@ def server_port(case: CaseContext) -> Iterable[Problem]:
             message = "the server is not told on which port to listen"
             hint = 'add --port, "{port}" to the command: a free port is filled in'
             yield case.at_key((name, "server"), "server-port", message, hint=hint)
+
+
+def url(case: CaseContext) -> Iterable[Problem]:
+    """The host and the port of a server can be those of one."""
+    for name, leg in _legs(case, "openai"):
+        if "url" in leg and not _is_address(leg["url"]):
+            message = f"{leg['url']!r} has no host and port that can be reached"
+            yield case.at((name, "url"), "url", message, hint="write it such as http://127.0.0.1:8000")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return bool((parts.hostname or "").encode("idna")) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def fields(case: CaseContext) -> Iterable[Problem]:

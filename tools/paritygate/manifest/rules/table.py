@@ -45,6 +45,7 @@ CASE_RULES: tuple[CaseRule, ...] = (
     CaseRule("target", "a target lies within the range of its metric", metrics.target),
     CaseRule("task-output", "kind and size of the output are what task and suite make", request.task_output),
     CaseRule("timeout", "the time limit fits the lane", ci.timeout),
+    CaseRule("url", "the url of a server can be reached as written", legs.url),
 )
 
 #: Checks of one gate file beside its case. Sorted by name.
