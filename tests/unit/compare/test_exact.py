@@ -283,6 +283,20 @@ def test_what_outputs_show_counts_and_not_what_a_leg_says_of_them(parts):
     assert by_field["device"] == ("a", "b", "undeclared")
 
 
+def test_a_setting_that_only_repeats_the_call_is_shown_as_such(parts):
+    repeating = msgspec.structs.replace(
+        parts.effective(), environment={"as_called": ["device", "config.guidance_scale"]}
+    )
+    broken = msgspec.structs.replace(settings(parts, device="cuda"), environment={"as_called": 7})
+    found = {row.field: row for row in checklist(repeating, broken, (Difference(field="device", reason="why"),))}
+    assert found["config.guidance_scale"].verdict == "equal"
+    assert found["config.guidance_scale"].note == "the reference leg: as called, not observed"
+    assert found["device"].note == "why; the reference leg: as called, not observed"
+    assert "repeats" not in found["dtype.unet"].note
+    both = {row.field: row for row in checklist(repeating, repeating, ())}
+    assert both["device"].note == "the reference and the candidate leg: as called, not observed"
+
+
 def test_required_and_declared_fields_that_nobody_reports_have_rows(parts):
     found = checklist(
         parts.effective(), parts.effective(), (Difference(field="attention", reason="why"),), require=("seed", "dtype")

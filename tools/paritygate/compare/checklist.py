@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
+import msgspec
+
 from paritygate.compare.groups import group_of
 from paritygate.manifest.case import Difference
-from paritygate.records.model import ChecklistRow, Effective
+from paritygate.records.model import AS_CALLED, ChecklistRow, Effective
 
 #: So many names are listed before the rest is counted.
 LISTED = 5
@@ -49,6 +51,7 @@ def checklist(
     fields = [*require, *(difference.field for difference in differences)]
     absent = {field for field in fields if not any(covers(field, name) for name in names)}
     rows = [_row(name, left, right, differences) for name in names]
+    rows = [_as_called(row, {"reference": reference, "candidate": candidate}) for row in rows]
     rows += [_absent_row(field, known, declared_reason(field, differences)) for field in absent]
     return tuple(sorted(rows, key=lambda row: row.field))
 
@@ -123,6 +126,16 @@ def _absent_row(field: str, known: set[str], reason: str | None) -> ChecklistRow
     note = "no leg reports such a setting" + (f"; did you mean {meant}?" if meant else "")
     note += f"; declared: {reason}" if reason else ""
     return ChecklistRow(field=field, reference="", candidate="", verdict="unreported", note=note, group=group_of(field))
+
+
+def _as_called(row: ChecklistRow, legs: Mapping[str, Effective | None]) -> ChecklistRow:
+    """The row with a note of the legs that say what they were called with, and saw nothing of what it did."""
+    listed = {name: leg.environment.get(AS_CALLED) for name, leg in legs.items() if leg}
+    repeating = [name for name, fields in listed.items() if isinstance(fields, list) and row.field in fields]
+    if not repeating:
+        return row
+    notes = [row.note, f"the {' and the '.join(repeating)} leg: as called, not observed"]
+    return msgspec.structs.replace(row, note="; ".join(filter(None, notes)))
 
 
 def _row(name: str, left: dict[str, Any], right: dict[str, Any], differences: tuple[Difference, ...]) -> ChecklistRow:

@@ -91,6 +91,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+#: Name below ``Effective.environment`` -> the settings that only repeat what a leg was called with.
+AS_CALLED = "as_called"
+
+
 class Effective(msgspec.Struct, frozen=True, kw_only=True):
     """What really took effect in a leg, as observed there (``effective.json``).
 

@@ -33,6 +33,16 @@ _ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 #: Arguments that say how many outputs each prompt gives.
 _COUNTS = ("num_images_per_prompt", "num_videos_per_prompt", "num_waveforms_per_prompt")
+#: Arguments that the runner gives itself -> where their values come from.
+_OWN: Mapping[str, str] = MappingProxyType(
+    {
+        "generator": "the seed of each item",
+        "latents": "request.initial_latents",
+        "output_type": "the runner, which keeps outputs unrounded",
+        "prompt": "the request, which both legs answer",
+        "return_dict": "the runner, which reads outputs by name",
+    }
+)
 #: How ``prepare_latents`` of a pipeline casts latents that it is given to the dtype that it works in.
 _CASTS_LATENTS = re.compile(r"latents\.to\([^)]*\bdtype\b")
 
@@ -47,9 +57,10 @@ def call_arguments(pipeline: Any, job: Job, group: Sequence[Item], inputs: Mappi
         inputs: arguments that hold conditioning media; they are not part of the result.
 
     Raises:
-        LegError: for an argument that the pipeline does not take, or one that differs within a batch.
+        LegError: for an argument that the pipeline or its scheduler does not take, one that is not the leg's to give,
+            or one that differs within a batch.
     """
-    accepted = [name for name in inspect.signature(type(pipeline).__call__).parameters if name != "self"]
+    accepted = _accepted(pipeline)
     arguments: dict[str, Any] = {}
     for key, value in _shared(group).items():
         name = next((name for name in _ALIASES.get(key, ()) if name in accepted), key)
@@ -60,12 +71,33 @@ def call_arguments(pipeline: Any, job: Job, group: Sequence[Item], inputs: Mappi
         arguments[name] = value
     if job.output.count > 1 and (count := next((name for name in _COUNTS if name in accepted), None)):
         arguments.setdefault(count, job.output.count)
-    arguments.update(job.spec.get("call") or {})
-    for key in arguments:
+    called = job.spec.get("call") or {}
+    for key in (*called, *arguments):
         if key not in accepted:
             message = f"{type(pipeline).__name__} takes no argument {key!r}{near(key, accepted)}"
             raise refused(f"{message}; it takes: {', '.join(accepted)}")
+        if key in inputs or (key in _OWN and (key in called or key != "prompt")):
+            source = "request.inputs" if key in inputs else _OWN[key]
+            raise refused(f"the argument {key!r} comes from {source}; leave it out of call and of request.extra")
+    arguments.update(called)
+    _check_eta(pipeline, arguments)
     return arguments
+
+
+def _accepted(pipeline: Any) -> list[str]:
+    """The names of the arguments of a pipeline's call; ``**kwargs`` is none."""
+    parameters = inspect.signature(type(pipeline).__call__).parameters
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [name for name, parameter in parameters.items() if name != "self" and parameter.kind not in kinds]
+
+
+def _check_eta(pipeline: Any, arguments: Mapping[str, Any]) -> None:
+    """Refuse an ``eta`` that pipelines take and keep from schedulers without one, in silence."""
+    step = getattr(getattr(pipeline, "scheduler", None), "step", None)
+    if arguments.get("eta") and step is not None and "eta" not in inspect.signature(step).parameters:
+        name = type(pipeline.scheduler).__name__
+        message = f"eta is {arguments['eta']}, and {name} takes none, so it would change nothing"
+        raise refused(message, hint="leave eta out, or choose a scheduler that takes it, such as DDIMScheduler")
 
 
 def starting_noise(

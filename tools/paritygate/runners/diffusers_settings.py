@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import transformers
 
 from paritygate.manifest.case import Item
+from paritygate.records.model import AS_CALLED
 from paritygate.runners.diffusers_features import compiled_graphs, lora_facts
 from paritygate.runners.diffusers_names import refused
 from paritygate.runners.diffusers_outputs import Made
@@ -31,6 +33,8 @@ _REPORTED = (
     "strength",
     "true_cfg_scale",
 )
+#: So many tokens of a text show that it was encoded; the last may be cut off.
+_BEGINNING = 8
 
 
 def report_items(
@@ -75,19 +79,22 @@ def is_scaled(entered: torch.Tensor, handed: torch.Tensor, scheduler: Any) -> bo
 def report_settings(
     pipeline: Any, arguments: Mapping[str, Any], made: Made, seen: Observation, *, writer: Writer
 ) -> None:
-    """What took effect for the whole run."""
+    """What took effect for the whole run, and which settings only repeat the call, since nothing shows them."""
+    config, called = _config(pipeline, arguments, made, seen)
     settings = {
         "attention_backend": attention_backend(pipeline) or None,
         "device": device_of(pipeline),
         "threads": torch.get_num_threads(),
         **{f"conditioning.{name}": f"sha256:{digest.hexdigest()}" for name, digest in seen.conditioning.items()},
-        **{f"config.{name}": _scalar(value) for name, value in sorted(_config(pipeline, arguments, made).items())},
+        **{f"config.{name}": _scalar(value) for name, value in sorted(config.items())},
     }
     if seen.sampler_noise:
         settings["noise.sampler"] = ", ".join(sorted(seen.sampler_noise))
     for name, value in settings.items():
         writer.setting(name, value)
     writer.environment("pipeline", type(pipeline).__name__)
+    if called:
+        writer.environment(AS_CALLED, [f"config.{name}" for name in called])
 
 
 def device_of(pipeline: Any) -> str:
@@ -127,21 +134,34 @@ def report_features(pipeline: Any, job: Job, work: WorkCounter, writer: Writer) 
         writer.environment("compile", {"graphs": graphs, "from_an_earlier_run": reused})
 
 
-def _config(pipeline: Any, arguments: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    """Call arguments and configuration as they took effect: observed values stand above requested ones."""
+def _config(
+    pipeline: Any, arguments: Mapping[str, Any], made: Made, seen: Observation
+) -> tuple[dict[str, Any], list[str]]:
+    """Call arguments and configuration as they took effect, and the names of those that only repeat the call.
+
+    Observed values stand above requested ones.
+    """
     parameters = inspect.signature(type(pipeline).__call__).parameters
-    config = {name: parameters[name].default for name in _REPORTED if name in parameters} | dict(arguments)
-    config.pop("prompt", None)
-    if "negative_prompt" in config:
-        texts = config.pop("negative_prompt")
+    called = {name: parameters[name].default for name in _REPORTED if name in parameters} | dict(arguments)
+    called.pop("prompt", None)
+    if "negative_prompt" in called:
+        texts = called.pop("negative_prompt")
         distinct = {text or "" for text in (texts if isinstance(texts, list) else [texts])}
         # With several, the token ids tell them apart; no single setting could.
-        config |= {"negative_prompt": distinct.pop()} if len(distinct) == 1 else {}
+        called |= {"negative_prompt": distinct.pop()} if len(distinct) == 1 else {}
+    observed = _observed(pipeline, called) | made.size
+    if "negative_prompt" in called and _is_encoded(pipeline, called["negative_prompt"], seen):
+        observed["negative_prompt"] = called["negative_prompt"]
+    return called | observed, sorted(called.keys() - observed.keys())
+
+
+def _observed(pipeline: Any, called: Mapping[str, Any]) -> dict[str, Any]:
+    """What the pipeline and its parts hold after a call, of arguments that it keeps and of its configuration."""
     scheduler = getattr(pipeline, "scheduler", None)
-    config |= made.size
-    for name, owner in (("guidance_scale", pipeline), ("num_inference_steps", scheduler)):
-        if name in config and getattr(owner, name, None) is not None:
-            config[name] = getattr(owner, name)
+    owners = {name: pipeline for name in called if isinstance(getattr(type(pipeline), name, None), property)}
+    owners |= {"num_inference_steps": scheduler} if "num_inference_steps" in called else {}
+    held = {name: getattr(owner, name, None) for name, owner in owners.items()}
+    config = {name: value for name, value in held.items() if value is not None}
     if scheduler is not None:
         facts = {key: value for key, value in scheduler.config.items() if not key.startswith("_")}
         config |= {f"scheduler.{key}": value for key, value in facts.items()}
@@ -151,6 +171,16 @@ def _config(pipeline: Any, arguments: Mapping[str, Any], made: Made) -> dict[str
     if (ratio := getattr(pipeline.config, "boundary_ratio", None)) is not None:
         config["boundary_ratio"] = ratio
     return config
+
+
+def _is_encoded(pipeline: Any, text: str, seen: Observation) -> bool:
+    """Whether the first tokens of a text reached a text encoder; a pipeline that does not guide drops them."""
+    tokenizer = getattr(pipeline, "tokenizer", None)
+    if not text or not isinstance(tokenizer, transformers.PreTrainedTokenizerBase):
+        return not text
+    begin = tokenizer(text, add_special_tokens=False)["input_ids"][:_BEGINNING]
+    rows = (row for calls in seen.token_calls.values() for call in calls for row in call)
+    return any(row[at : at + len(begin)] == begin for row in rows for at in range(len(row)))
 
 
 def _scalar(value: Any) -> str | int | float | bool | None:

@@ -1,6 +1,7 @@
 """The ``diffusers`` runner on the trained weights of this repository: what it says is what happened."""
 
 import copy
+import functools
 import json
 from pathlib import Path
 
@@ -171,11 +172,50 @@ def test_without_guidance_there_is_one_row_of_tokens(runner, make_job):
         ({"call": {"guidance": 2}}, "takes no argument 'guidance'; nearest: guidance_scale"),
         ({"request": {"true_cfg_scale": 4}}, "takes no argument 'true_cfg_scale'.*it takes: prompt, height"),
         ({"attention_backend": "flash"}, "attention_backend 'flash'"),
+        ({"call": {"kwargs": 1}}, "takes no argument 'kwargs'"),
     ],
 )
 def test_a_name_that_does_not_exist_is_refused_with_the_nearest(runner, make_job, changes, words):
     with pytest.raises(LegError, match=words):
         run(runner, make_job(items=1, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"call": {"prompt": "a cat"}}, "'prompt' comes from the request"),
+        ({"call": {"generator": 5}}, "'generator' comes from the seed of each item"),
+        ({"request": {"latents": [1]}}, "'latents' comes from request.initial_latents"),
+        ({"call": {"output_type": "pil"}}, "'output_type' comes from the runner"),
+        ({"request": {"return_dict": False}}, "'return_dict' comes from the runner"),
+        (
+            {"call": {"eta": 0.5}, "scheduler": {"class": "DPMSolverMultistepScheduler"}},
+            "eta is 0.5, and DPMSolverMultistepScheduler takes none, so it would change nothing",
+        ),
+    ],
+)
+def test_an_argument_that_is_not_the_legs_to_give_or_reaches_nobody_is_refused(runner, make_job, changes, words):
+    with pytest.raises(LegError, match=words):
+        run(runner, make_job(items=1, **changes))
+
+
+def test_what_a_pipeline_ignores_is_reported_as_its_call_and_not_as_observed(runner, make_job, monkeypatch):
+    import diffusers  # noqa: PLC0415 - takes seconds
+
+    class Deaf(diffusers.StableDiffusionPipeline):
+        @functools.wraps(diffusers.StableDiffusionPipeline.__call__)
+        def __call__(self, *args, guidance_scale, negative_prompt, **rest):
+            return super().__call__(*args, guidance_scale=7.5, **rest)
+
+    job = make_job(items=1, request={"negative_prompt": "a blue cat", "clip_skip": None}, call={"eta": 0.5})
+    good, _ = run(runner, job)
+    assert good.environment["as_called"] == ["config.clip_skip", "config.eta"]
+    unguided, _ = run(runner, make_job(items=1, request={"negative_prompt": "a blue cat", "guidance_scale": 1.0}))
+    assert unguided.environment["as_called"] == ["config.negative_prompt"]
+    monkeypatch.setattr(diffusers, "StableDiffusionPipeline", Deaf)
+    deaf, _ = run(runner, job)
+    assert deaf.settings["config.guidance_scale"] == 7.5
+    assert deaf.environment["as_called"] == ["config.clip_skip", "config.eta", "config.negative_prompt"]
 
 
 def test_an_adapter_may_prepare_the_pipeline(runner, make_job, tmp_path):
