@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +19,12 @@ def run(job: Job, writer: Writer) -> None:
     """Call the adapter's ``run(job, writer)``.
 
     Raises:
-        LegError: when there is no such file, module or function.
+        LegError: when there is no such file, module or function, and for one that did not run when it was called.
     """
-    function_of(job)(job, writer)
+    answer: Any = function_of(job)(job, writer)
+    if inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        message = f"{job.adapter or job.spec['entry']} gave a {type(answer).__name__}, so nothing of it ran"
+        raise LegError(message, kind="crash", hint="define a plain run(job, writer); asyncio.run(...) may be inside")
 
 
 def function_of(job: Job) -> Callable[[Job, Writer], None]:
@@ -49,13 +53,13 @@ def load_file(path: Path) -> ModuleType:
     would import from beside itself would change results without changing the contract.
 
     Raises:
-        LegError: when there is no such file.
+        LegError: when there is no such file, or its name is not that of a Python file.
     """
     if not path.is_file():
         raise LegError(f"the adapter {path} does not exist", kind="crash")
     spec = importlib.util.spec_from_file_location(f"paritygate_adapter_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise LegError(f"the adapter {path.name} is no Python file", kind="crash", hint="name it with .py at its end")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
