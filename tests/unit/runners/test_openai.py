@@ -219,11 +219,17 @@ def test_inputs_that_an_endpoint_does_not_take_are_refused(tmp_path, endpoint, o
 
 def test_a_key_goes_out_as_a_bearer_token_and_into_nothing_that_is_kept(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("STUB_DOOR", "open-sesame-4711")
-    told = json.dumps({"settings": {"door": "open-sesame-4711"}}).encode()
-    server, _ = leg.ask(tmp_path, api_key_env="STUB_DOOR", told=told, effective="/effective")
+    told = rb'{"settings": {"door": "open-sesame-4711", "other door": "\u006fpen-sesam\u0065-4711"}}'
+    server, writer = leg.ask(tmp_path, api_key_env="STUB_DOOR", told=told, effective="/effective")
+    assert effective(writer).settings == {"door": "***", "other door": "***"}
     assert {headers["Authorization"] for _, _, headers, _ in server.requests} == {"Bearer open-sesame-4711"}
     with pytest.raises(LegError, match=r"HTTP 401: bad key Bearer \*\*\*"):
         leg.ask(tmp_path / "again", "tells-key", api_key_env="STUB_DOOR")
+    with leg.serving("bytes") as server:
+        server.bytes = leg.stub.OK + b"\r\nnonsense" + b" " * 182 + b"open-sesame-4711"
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        with pytest.raises(LegError, match=r"unusable JSON .*: nonsense$"):
+            leg.run(leg.make_job(tmp_path / "cut", url=address, api_key_env="STUB_DOOR"))
     kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"sesame" not in kept
     assert "sesame" not in "".join(capfd.readouterr())

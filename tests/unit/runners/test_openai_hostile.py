@@ -1,5 +1,8 @@
 """Servers that answer anything but what was asked: one clear error each, in bounded time, after one request."""
 
+import base64
+import io
+import json
 import random
 import re
 import socket
@@ -9,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 import urllib3.util.connection
+from PIL import Image
 
 from paritygate.errors import InfrastructureError, LegError
 from paritygate.manifest.case import Item, Output
@@ -109,6 +113,19 @@ def test_jpeg_is_refused_with_what_to_do_about_it(tmp_path):
     assert "send: {output_format: png}" in caught.value.hint
 
 
+def test_an_animation_is_refused_and_not_asked_to_be_png_which_it_is(tmp_path):
+    stream = io.BytesIO()
+    frames = [Image.new("RGB", (4, 4), (level, 0, 0)) for level in (1, 2)]
+    frames[0].save(stream, "PNG", save_all=True, append_images=frames[1:])
+    with leg.serving("bytes") as server:
+        entry = {"b64_json": base64.b64encode(stream.getvalue()).decode()}
+        server.bytes = leg.stub.OK + b"\r\n" + json.dumps({"data": [entry]}).encode()
+        job = leg.make_job(tmp_path / "leg", url=f"http://127.0.0.1:{server.server_address[1]}")
+        with pytest.raises(LegError, match="image 0 for 000: an animated PNG with 2 frames") as caught:
+            leg.run(job)
+    assert not caught.value.hint
+
+
 @pytest.mark.parametrize("fault", LATE)
 def test_an_answer_that_comes_in_drops_is_late_however_many_drops_there_are(tmp_path, fault):
     started = time.monotonic()
@@ -176,6 +193,17 @@ def test_a_job_that_never_ends_is_late(tmp_path):
     with pytest.raises(LegError, match=r"video_0-1.* within request_timeout_s: 0\.2") as caught:
         leg.ask(tmp_path, "stuck", clips={"": MKV}, **VIDEO, request_timeout_s=0.2)
     assert caught.value.kind == "timeout"
+
+
+def test_a_server_whose_health_is_elsewhere_is_a_timeout_that_shows_where_it_was_looked_for(tmp_path):
+    words = r"startup_timeout_s: 0\.2; last: GET /health was answered with HTTP 503"
+    with pytest.raises(LegError, match=words) as caught:
+        leg.ask(tmp_path, "never-healthy", startup_timeout_s=0.2)
+    assert (caught.value.kind, "health" in caught.value.hint) == ("timeout", True)
+    with leg.serving() as server:
+        url = f"http://127.0.0.1:{server.server_address[1]}/api"
+        with pytest.raises(LegError, match=r"last: GET /api/health was answered with HTTP 404"):
+            leg.run(leg.make_job(tmp_path / "below", url=url, startup_timeout_s=0.2))
 
 
 @pytest.fixture

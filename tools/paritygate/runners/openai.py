@@ -7,6 +7,7 @@ effect probe asks whether other values change anything.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -149,7 +150,7 @@ def _report_effective(client: Client, job: Job, path: str, writer: Writer) -> No
     with client.ask("GET", path, deadline=_deadline(job), limit=_EFFECTIVE_BYTES) as answer:
         data = answer.read(_EFFECTIVE_BYTES)
     if key := _key(job):
-        data = data.replace(key.encode(), b"***")
+        data = _blanked(data, key)
     try:
         told = loads(data, Delivered, source=path)
         if told.schema_version > EFFECTIVE_SCHEMA_VERSION:
@@ -167,6 +168,13 @@ def _report_effective(client: Client, job: Job, path: str, writer: Writer) -> No
     except (ArtifactError, ValueError) as error:
         message = f"{path} is not in the format of effective.json: {client.clean(error)}"
         raise LegError(message, kind="crash") from error
+
+
+def _blanked(data: bytes, key: str) -> bytes:
+    """JSON without a key, however it is escaped there."""
+    with contextlib.suppress(ValueError, RecursionError):  # it is refused then
+        data = json.dumps(json.loads(data), ensure_ascii=False).encode()
+    return data.replace(json.dumps(key)[1:-1].encode(), b"***")
 
 
 def _deadline(job: Job) -> Deadline:

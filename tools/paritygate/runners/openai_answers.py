@@ -172,7 +172,8 @@ def _decoded(data: bytes, *, mode: str, most: int, name: str) -> Pixels:
     try:
         return decode_image(data, mode=own, name=f"{name}.png")
     except MediaError as error:
-        hint = "have the server answer in PNG: send: {output_format: png}" if error.kind == "format" else ""
+        is_other = error.kind == "format" and not data.startswith(_PNG)
+        hint = "have the server answer in PNG: send: {output_format: png}" if is_other else ""
         raise _refused(error.message.replace(f"{name}.png", name), hint=hint) from error
 
 

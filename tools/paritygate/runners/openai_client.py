@@ -32,6 +32,8 @@ _TICK_S = 0.2
 _PATIENCE_S = 2.0
 _ERROR_BYTES = 1 << 16
 _SAID_CHARACTERS = 300
+#: Fewer characters of a key than this give nothing away, and end many a word.
+_BEGUN_CHARACTERS = 4
 #: Status -> what most often mends it.
 _HINTS = MappingProxyType(
     {
@@ -74,7 +76,7 @@ class Client:
     def clean(self, text: object) -> str:
         """Words of the server as a message may show them: one line, bounded, inert, without the key."""
         shown = str(text)[: 1 << 16]
-        shown = printable(shown.replace(self._key, "***") if self._key else shown)
+        shown = printable(_blanked(shown, self._key) if self._key else shown)
         return shown if len(shown) <= _SAID_CHARACTERS else f"{shown[: _SAID_CHARACTERS - 1]}…"
 
     def target(self, url: str) -> str:
@@ -119,8 +121,9 @@ class Client:
             LegError: for a redirect, an answer that is not HTTP, too long, broken or late.
             InfrastructureError: for a host name that does not resolve, and 429 or 5xx of a public host.
         """
+        path = path if is_whole_path else self._prefix + path
         what = f"{method} {self.clean(path)}"
-        target = urllib.parse.quote(path if is_whole_path else self._prefix + path, safe=_KEPT_IN_TARGET)
+        target = urllib.parse.quote(path, safe=_KEPT_IN_TARGET)
 
         def broken() -> contextlib.AbstractContextManager[None]:
             return self._in_words(what, deadline, patience_s=_PATIENCE_S)
@@ -213,6 +216,13 @@ class Client:
             content = data.decode("utf-8", "replace")
         text = self.clean(error_text(content))
         return f": {text}" if text else ""
+
+
+def _blanked(text: str, key: str) -> str:
+    """The text without a key, and without the beginning of one where it was cut off."""
+    text = text.replace(key, "***")
+    begun = range(len(key) - 1, _BEGUN_CHARACTERS - 1, -1)
+    return next((text[:-length] for length in begun if text.endswith(key[:length])), text)
 
 
 def error_text(content: Any) -> str:

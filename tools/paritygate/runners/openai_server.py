@@ -17,7 +17,7 @@ from paritygate.runners.command import environment, filled
 from paritygate.runners.failures import classify_exit, first_error_line
 from paritygate.runners.job import Job
 from paritygate.runners.leglog import settle
-from paritygate.runners.openai_client import Client
+from paritygate.runners.openai_client import Client, StatusError
 from paritygate.runners.openai_wire import Deadline
 
 _HOST = "127.0.0.1"
@@ -140,7 +140,8 @@ def wait_ready(client: Client, path: str, *, seconds: float, server: Server | No
             line = first_error_line(Path(job.directory) / "log.txt")
             heard = f"; log: {line}" if line else ""
             message = f"the server was not ready within {deadline.words}{heard}; last: {last.message}"
-            raise LegError(message, kind="timeout")
+            hint = "name the path that answers 200 once it is ready: health" if isinstance(last, StatusError) else ""
+            raise LegError(message, kind="timeout", hint=hint)
         time.sleep(_PAUSE_S)
     if server is not None:
         # Another process may have taken the port, so that ours is about to give up.

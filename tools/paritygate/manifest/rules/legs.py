@@ -46,6 +46,9 @@ def url(case: CaseContext) -> Iterable[Problem]:
         if "url" in leg and not _is_address(leg["url"]):
             message = f"{leg['url']!r} has no host and port that can be reached"
             yield case.at((name, "url"), "url", message, hint="write it such as http://127.0.0.1:8000")
+        elif leg.get("url", "").rstrip("/").endswith("/v1"):
+            message = f"{leg['url']!r} ends in /v1, which stands before every endpoint anyway"
+            yield case.at((name, "url"), "url", message, hint="leave /v1 out")
 
 
 def _is_address(text: str) -> bool:
