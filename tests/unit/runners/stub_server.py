@@ -90,7 +90,7 @@ class Handler(BaseHTTPRequestHandler):
         self.path = self.path.removeprefix("/below")
         words = self.server.words
         if self.path == "/health":
-            return self.answer(b"{}", status=503 if "never-healthy" in words else 200)
+            return self.answer(b"{}", status=503 if "never-healthy" in words else 401 if "locked" in words else 200)
         if self.path == "/effective":
             return self.answer(self.server.effective)
         if self.path.partition("?")[0].endswith(".png"):

@@ -206,6 +206,12 @@ def test_a_server_whose_health_is_elsewhere_is_a_timeout_that_shows_where_it_was
             leg.run(leg.make_job(tmp_path / "below", url=url, startup_timeout_s=0.2))
 
 
+def test_a_server_that_wants_another_key_is_not_waited_for(tmp_path):
+    with pytest.raises(LegError, match=r"GET /health was answered with HTTP 401") as caught:
+        leg.ask(tmp_path, "locked", startup_timeout_s=60)
+    assert "api_key_env" in caught.value.hint
+
+
 @pytest.fixture
 def named(monkeypatch):
     """Gives every host name the address of this machine, except those that end in ``.invalid``."""

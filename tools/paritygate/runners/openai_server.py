@@ -26,6 +26,8 @@ _PAUSE_S = 0.1
 #: One answer about health; a server that loads its model may not answer at all.
 _HEALTH_S = 10.0
 _HEALTH_BYTES = 1 << 16
+#: Answers that waiting does not change: the key is missing or wrong.
+_SHUT = (401, 403)
 
 
 class Server:
@@ -119,7 +121,8 @@ def wait_ready(client: Client, path: str, *, seconds: float, server: Server | No
         job: its log is quoted.
 
     Raises:
-        LegError: when the process ends before, or time is up, with the first line of its log that speaks of an error.
+        LegError: when the process ends before, or time is up, with the first line of its log that speaks of an error;
+            at once when it wants another key.
         InfrastructureError: when time is up for a host that cannot be reached or is unavailable.
     """
     deadline = Deadline(seconds, f"startup_timeout_s: {seconds:g}")
@@ -130,6 +133,8 @@ def wait_ready(client: Client, path: str, *, seconds: float, server: Server | No
             with client.ask("GET", path, deadline=once, limit=_HEALTH_BYTES, attempts=1):
                 break
         except (LegError, InfrastructureError) as error:
+            if isinstance(error, StatusError) and error.status in _SHUT:
+                raise
             # An answer says more than the end of the last attempt, which had no time left.
             last = last if last is not None and getattr(error, "kind", "") == "timeout" else error
         if server is not None:
