@@ -1,8 +1,10 @@
 """The delivery format: what is taken, and every way in which a folder is refused."""
 
+import errno
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import av
@@ -331,6 +333,19 @@ def test_a_folder_of_too_many_files_is_refused(folder, writer, monkeypatch):
     for index in range(3):
         put_png(folder, f"0000/{index}.png")
     assert "holds more than the 2 files that are read" in refusal(folder, writer)
+
+
+def test_a_folder_that_cannot_be_listed_is_named(folder, writer, monkeypatch):
+    put_png(folder, "0000/0.png")
+    listed = Path.iterdir
+
+    def refuse(path: Path) -> Iterator[Path]:
+        if path.name == "0000":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert "made/0000/ cannot be read: Permission denied" in refusal(folder, writer)
 
 
 def test_a_folder_without_outputs_is_refused(folder, writer):

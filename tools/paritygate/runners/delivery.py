@@ -167,7 +167,10 @@ def _listed(folder: Path) -> tuple[_Found, list[str]]:
     """The files of a folder by output, and those that are none."""
     found: _Found = {}
     problems = []
-    names = list(itertools.islice(_names(folder), MAX_FILES + 1))
+    try:
+        names = list(itertools.islice(_names(folder), MAX_FILES + 1))
+    except OSError as error:
+        return {}, [f"{Path(error.filename or folder).relative_to(folder.parent)}/ cannot be read: {error.strerror}"]
     if len(names) > MAX_FILES:
         return {}, [f"{folder.name}/ holds more than the {MAX_FILES} files that are read"]
     for relative in sorted(names):
