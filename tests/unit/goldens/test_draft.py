@@ -60,6 +60,14 @@ def test_a_folder_takes_its_name_whole_or_not_at_all(tmp_path):
         pass
 
 
+def test_a_folder_whose_name_another_process_took_meanwhile_is_not_written_over(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "file").write_text("")
+    with pytest.raises(GoldenError, match="made meanwhile"), new_folder(tmp_path / "v1"):
+        (tmp_path / "theirs").rename(tmp_path / "v1")
+    assert [path.name for path in tmp_path.rglob("*")] == ["v1", "file"]
+
+
 def test_the_names_that_a_leg_wrote_down_become_no_names_of_the_golden(tmp_path, parts):
     leg = parts.write_leg(tmp_path / "run", "reference", {"000": [parts.picture(1)], "../../evil": []})
     (tmp_path / "golden").mkdir()

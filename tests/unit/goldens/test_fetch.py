@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -327,6 +329,27 @@ def test_a_cache_that_cannot_be_made_is_named(server, monkeypatch, tmp_path):
         server.get()
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_a_cache_that_cannot_be_written_serves_what_it_holds(server, monkeypatch, held):
+    if held:
+        server.get()
+        server.httpd.root = "/nowhere"
+
+    opened = os.open
+
+    def refuse(path: str | Path, *words: Any, **more: Any) -> int:
+        if str(path).endswith(".lock"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, *words, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    if held:
+        read_golden(cached(server.ref, server.url, limits=QUICK).folder)
+    else:
+        with pytest.raises(GoldenError, match="cannot write to the cache"):
+            server.get()
+
+
 def test_a_golden_that_does_not_fit_is_not_begun(server, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 20))
     with pytest.raises(GoldenError, match="which are not free"):
@@ -373,10 +396,7 @@ def test_threads_and_processes_that_fetch_at_once_get_one_whole_golden(server):
 
 
 def test_a_case_reads_a_published_golden(plain, server):
-    config = plain.root / "paritygate.yaml"
-    config.write_text(f"{config.read_text()}goldens_url: {server.url}\n")
-    named = f'{{name: demo, version: 1, digest: "{server.ref.digest}"}}'
-    plain.write(name="frozen", reference=f"{{runner: golden, golden: {named}}}", claim="golden-regression")
+    publish(plain, server)
     code, found = plain.json("golden", "list")
     assert (code, found["goldens"][0]["place"]) == (0, "url")
     code, found = plain.json("golden", "verify")
@@ -384,3 +404,37 @@ def test_a_case_reads_a_published_golden(plain, server):
     assert plain.json("golden", "list")[1]["goldens"][0]["place"] == "cache"
     server.httpd.root = "/nowhere"
     assert plain.json("golden", "verify")[0] == 0
+
+
+def publish(plain, server) -> None:
+    """Let the project know the server, and a case name what is published there."""
+    config = plain.root / "paritygate.yaml"
+    config.write_text(f"{config.read_text()}goldens_url: {server.url}\n")
+    named = f'{{name: demo, version: 1, digest: "{server.ref.digest}"}}'
+    plain.write(name="frozen", reference=f"{{runner: golden, golden: {named}}}", claim="golden-regression")
+
+
+def test_a_server_that_is_away_does_not_hide_what_was_altered(plain, server, make, monkeypatch):
+    publish(plain, server)
+    monkeypatch.setattr("paritygate.goldens.cache.download", away)
+    code, _, err = plain.call("golden", "verify")
+    assert (code, "is away" in err) == (75, True)
+    make.golden(plain.root / "goldens/other/v1", name="other")
+    (plain.root / "goldens/other/v1" / BIG).write_bytes(b"x")
+    code, found = plain.json("golden", "verify")
+    assert code == 1
+    assert [entry["name"] for entry in found["goldens"] if entry["problem"]] == ["demo", "other"]
+
+
+def away(*_words: object, **_more: object) -> None:
+    raise InfrastructureError("the server is away")
+
+
+def test_a_version_that_is_published_is_not_promoted_again_under_its_number(demo, server):
+    publish(demo, server)
+    demo.commit()
+    _, created = demo.json("golden", "create", "demo")
+    code, _, err = demo.call("golden", "promote", created["draft"], "--reason", "r")
+    assert (code, "demo has version 1 already" in err) == (2, True)
+    code, result = demo.json("golden", "promote", created["draft"], "--reason", "r", "--oracle", "o")
+    assert (code, result["folder"], result["before"]["digest"]) == (0, "goldens/demo/v2", server.ref.digest)

@@ -1,12 +1,27 @@
 """From the reference leg to a version that a case is held against, through the real command line."""
 
+import errno
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from paritygate.errors import GoldenError
+from paritygate.goldens.store import Ref, local
+
 REASON = ("--reason", "looked at")
+ENGINE = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+for item in ("000", "001"):
+    (Path(sys.argv[1]) / item).mkdir()
+    pixels = np.random.default_rng(7).random((8, 8, 3), dtype=np.float32)
+    np.save(Path(sys.argv[1]) / item / "0.float.npy", pixels)
+"""
 NONE = {"name": "demo", "version": 1, "digest": "sha256:" + "0" * 64}
 
 
@@ -110,6 +125,35 @@ def test_a_draft_that_could_not_be_made_again_says_why_and_is_not_promoted(demo,
         assert reason in "; ".join(created["reasons"])
         assert reason in err
     assert not (demo.root / "goldens").exists()
+
+
+def test_a_program_that_git_does_not_hold_keeps_a_draft_from_counting(demo):
+    (demo.root / "cases/engine.py").write_text(ENGINE)
+    (demo.root / ".gitignore").write_text("artifacts/\nengine.py\n")
+    command = f'["{{python}}", engine.py, "{{outputs}}", {"x" * 5000}]'
+    demo.write(reference=f'{{runner: command, command: {command}, cwd: ., requires: {{numpy: "=={np.__version__}"}}}}')
+    demo.commit()
+    _, created = demo.json("golden", "create", "demo")
+    assert [reason for reason in created["reasons"] if "git" in reason] == [
+        "git does not hold cases/engine.py: add it, and make the golden again"
+    ]
+
+
+@pytest.mark.parametrize("name", ["../x", "UP"])
+def test_a_name_that_cannot_be_one_is_a_mistake_of_usage(demo, name):
+    code, _, err = demo.call("golden", "create", "demo", "--name", name)
+    assert (code, "is no name of a golden" in err) == (2, True)
+
+
+def test_a_folder_of_goldens_that_cannot_be_read_is_named(demo, monkeypatch):
+    project = demo.project
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_symlink", refuse)
+    with pytest.raises(GoldenError, match="goldens cannot be read: Permission denied"):
+        local(project, Ref("demo", 1, ""))
 
 
 def test_weights_that_nothing_shows_are_not_the_revision(demo, monkeypatch, tmp_path):

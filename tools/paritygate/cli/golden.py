@@ -77,14 +77,16 @@ def create_command(*, name: str, golden: str | None, artifacts: Path | None, as_
 def promote_command(*, draft: str, reason: str, oracle: str | None, artifacts: Path | None, as_json: bool) -> int:
     """Give DRAFT (a folder, or a run id) the next version of its name. No version is ever written over.
 
-    Exit codes: 0 promoted; 1 in CI, or the draft is altered or not promotable; 2 usage, or the oracle is missing.
+    Exit codes: 0 promoted; 1 in CI, or the draft is altered or not promotable; 2 usage, manifests, or the oracle is
+    missing; 75 infrastructure only.
     """
     _refuse_ci("promoted")
-    opened = open_project(artifacts)
+    opened = _whole_project(artifacts)
     require_run_extra()
     from paritygate.goldens.promote import find_draft, promote  # noqa: PLC0415
 
-    promoted = promote(opened.project, find_draft(opened.project, draft), reason=reason, oracle=oracle)
+    found = find_draft(opened.project, draft)
+    promoted = promote(opened.project, found, reason=reason, oracle=oracle, cases=opened.loaded.cases)
     if as_json:
         _echo_json(_promoted_data(promoted))
     else:
@@ -151,7 +153,7 @@ def _refuse_ci(verb: str) -> None:
 
 
 def _whole_project(artifacts: Path | None = None) -> Opened:
-    """The project, when every manifest can be read: what a broken one refers to would be an orphan.
+    """The project, when every manifest can be read: what a broken one refers to would be overlooked.
 
     Raises:
         ManifestError: with every problem.

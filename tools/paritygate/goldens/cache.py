@@ -41,12 +41,13 @@ def cached(ref: Ref, url: str, *, limits: Limits | None = None) -> Found:
     """
     root = _root()
     final = root / ref.digest.removeprefix("sha256:")
-    with _locked(root, final.name):
-        if os.path.lexists(final):
-            try:
-                return Found(final, read_golden(final, ref=ref))
-            except GoldenError:
-                _remove(final)
+    # Before the lock: a cache that only serves may be read-only.
+    if (found := _copy(final, ref)) is not None:
+        return found
+    with _usable(root), _locked(root, final.name):
+        if (found := _copy(final, ref)) is not None:
+            return found
+        _remove(final)
         partial = root / f"{final.name}.partial"
         _fetch(ref, f"{url.rstrip('/')}/{urllib.parse.quote(ref.path)}", partial, limits=limits)
         try:
@@ -56,6 +57,16 @@ def cached(ref: Ref, url: str, *, limits: Limits | None = None) -> Found:
             raise
         partial.rename(final)
     return Found(final, golden)
+
+
+def _copy(final: Path, ref: Ref) -> Found | None:
+    """The copy, verified; None when there is none, or it was altered."""
+    if not os.path.lexists(final):
+        return None
+    try:
+        return Found(final, read_golden(final, ref=ref))
+    except GoldenError:
+        return None
 
 
 def in_cache(ref: Ref) -> bool:
@@ -137,6 +148,17 @@ def _root() -> Path:
 def _base() -> Path:
     stated = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(stated) if stated.startswith("/") else Path.home() / ".cache") / "paritygate" / "goldens"
+
+
+@contextlib.contextmanager
+def _usable(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise GoldenError(
+            f"cannot write to the cache {root}: {error.strerror or error}",
+            hint="make it writable, free space, or set XDG_CACHE_HOME to another folder",
+        ) from error
 
 
 def _is_private(folder: Path) -> bool:

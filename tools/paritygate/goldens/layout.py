@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -22,6 +23,8 @@ from paritygate.records.model import EFFECTIVE_NAME, OUTPUTS_FOLDER, Effective, 
 from paritygate.records.store import write_text_atomic
 
 _CHUNK_BYTES = 1 << 20
+#: How a file system says that another process was the first to take a name.
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 def write_outputs(leg: LegRecord, source: Path, folder: Path, *, items: tuple[Item, ...], effective: Effective) -> None:
@@ -102,6 +105,10 @@ def new_folder(target: Path) -> Iterator[Path]:
         staging.chmod(0o755)
         staging.rename(target)
     except OSError as error:
+        if error.errno in _TAKEN:
+            raise GoldenError(
+                f"{target} was made meanwhile; a golden is never written over", hint="try again"
+            ) from error
         raise GoldenError(
             f"cannot write {target}: {error.strerror or error}", hint="make the folder writable, or free space"
         ) from error

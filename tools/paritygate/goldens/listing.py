@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from paritygate.errors import GoldenError
+from paritygate.errors import GoldenError, InfrastructureError
 from paritygate.goldens.cache import in_cache
 from paritygate.goldens.needed import refs, resolve
 from paritygate.goldens.promote import drafts
@@ -97,7 +97,7 @@ def verified(project: Project, cases: Iterable[Case], names: tuple[str, ...] = (
 
     Raises:
         GoldenError: for a name that no golden and no reference has.
-        InfrastructureError: when one has to be fetched and the server cannot be reached.
+        InfrastructureError: when one has to be fetched, the server cannot be reached, and nothing else is wrong.
     """
     wanted: dict[tuple[str, int, str], list[str]] = {}
     for case in cases:
@@ -113,10 +113,19 @@ def verified(project: Project, cases: Iterable[Case], names: tuple[str, ...] = (
             hint="paritygate golden list shows all",
         )
     chosen = sorted(key for key in wanted if not names or key[0] in names)
-    return (*_strays(project, names), *(_check(project, key, wanted[key]) for key in chosen))
+    unreachable: list[InfrastructureError] = []
+    strays = tuple(_strays(project, names))
+    checked = tuple(_check(project, key, wanted[key], unreachable) for key in chosen)
+    # A server that is away must not hide what was altered.
+    if unreachable and len([entry for entry in (*strays, *checked) if entry.problem]) == len(unreachable):
+        raise unreachable[0]
+    return (*strays, *checked)
 
 
-def _check(project: Project, key: tuple[str, int, str], cases: list[str]) -> Checked:
+def _check(
+    project: Project, key: tuple[str, int, str], cases: list[str], unreachable: list[InfrastructureError]
+) -> Checked:
+    """Verify one version; where its server cannot be reached, that is added to ``unreachable``."""
     name, version, digest = key
     problem = fix = ""
     try:
@@ -127,8 +136,10 @@ def _check(project: Project, key: tuple[str, int, str], cases: list[str]) -> Che
             assert folder is not None, "it was found there"
             digest = sha256_bytes(read_list(folder, what=f"golden {name} v{version}"))
             read_golden(folder, ref=Ref(name, version, digest))
-    except GoldenError as error:
+    except (GoldenError, InfrastructureError) as error:
         problem, fix = error.message, error.hint
+        if isinstance(error, InfrastructureError):
+            unreachable.append(error)
     return Checked(
         name=name, version=version, digest=digest, cases=tuple(dict.fromkeys(cases)), problem=problem, fix=fix
     )

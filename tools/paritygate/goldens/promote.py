@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,9 @@ from paritygate.errors import GoldenError, UsageError
 from paritygate.goldens.distance import Distance, distances
 from paritygate.goldens.draft import drafts_folder, standing_reasons
 from paritygate.goldens.layout import copy_golden, new_folder
-from paritygate.goldens.store import Ref, check_name, goldens_folder, local, read_golden, read_list, versions
+from paritygate.goldens.needed import refs, resolve
+from paritygate.goldens.store import Ref, check_name, goldens_folder, local, read_golden, read_list, ref_of, versions
+from paritygate.manifest.case import Case
 from paritygate.manifest.project import Project
 from paritygate.records.canonical import sha256_bytes
 from paritygate.records.codec import dumps
@@ -28,7 +31,7 @@ class Promoted(NamedTuple):
     moved: tuple[Distance, ...]
 
 
-def promote(project: Project, draft: Path, *, reason: str, oracle: str | None) -> Promoted:
+def promote(project: Project, draft: Path, *, reason: str, oracle: str | None, cases: Iterable[Case] = ()) -> Promoted:
     """Give a draft the next version of its name.
 
     Args:
@@ -37,23 +40,25 @@ def promote(project: Project, draft: Path, *, reason: str, oracle: str | None) -
         reason: why this is right; kept in the golden.
         oracle: evidence that does not come from the golden itself (a component that was compared, an official
             output); needed when it replaces a version, since a golden that moved proves nothing about where to.
+        cases: all cases of the project; with ``goldens_url``, versions that they name exist wherever they lie.
 
     Raises:
         UsageError: for an empty reason, and when the oracle is missing.
         GoldenError: when the draft or the version before is not what its list says, or cannot be promoted.
+        InfrastructureError: when the version before has to be fetched and the server cannot be reached.
     """
     golden = read_golden(draft)
     _refuse(golden, draft)
     if not reason.strip():
         raise UsageError("a promotion needs a reason", hint='write --reason "why these outputs are right"')
     folder = goldens_folder(project) / golden.name
-    before = _newest(project, golden.name)
+    before, earlier = _newest(project, golden.name, cases) or (None, None)
     if before is not None and not (oracle or "").strip():
         raise UsageError(
             f"{golden.name} has version {before.version} already: a golden that replaces one needs an oracle",
             hint='write --oracle "what shows independently that the new outputs are right"',
         )
-    moved = distances(folder / f"v{before.version}", draft) if before else ()
+    moved = distances(earlier, draft) if earlier else ()
     version = before.version + 1 if before else 1
     promoted = msgspec.structs.replace(
         golden,
@@ -107,14 +112,20 @@ def _refuse(golden: Golden, draft: Path) -> None:
         )
 
 
-def _newest(project: Project, name: str) -> Ref | None:
-    """The newest version of a golden, verified.
+def _newest(project: Project, name: str, cases: Iterable[Case]) -> tuple[Ref, Path] | None:
+    """The newest version of a golden and its local folder, verified.
 
     Raises:
         GoldenError: when it is not what its list says: a golden that cannot be trusted cannot be replaced.
     """
     check_name(name)
     found = versions(goldens_folder(project) / name)
+    if project.goldens_url is not None:
+        named = [ref_of(data) for case in cases for _, data in refs(case) if data["name"] == name]
+        newer = [ref for ref in named if ref.version > max(found, default=0)]
+        if newer:
+            ref = max(newer, key=lambda entry: entry.version)
+            return ref, resolve(project, ref).folder
     newest = local(project, Ref(name, found[-1] if found else 1, ""))
     if newest is None:
         return None
@@ -122,4 +133,4 @@ def _newest(project: Project, name: str) -> Ref | None:
     ref = Ref(name, found[-1], sha256_bytes(data))
     parse_golden(data, source=f"golden {ref}: {GOLDEN_NAME}")
     read_golden(newest, ref=ref)
-    return ref
+    return ref, newest

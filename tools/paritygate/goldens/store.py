@@ -98,12 +98,17 @@ def local(project: Project, ref: Ref) -> Path | None:
     """The folder of a golden in the project, unverified; None when it is not there.
 
     Raises:
-        GoldenError: when a link stands on the way: what a link leads to can change.
+        GoldenError: when it cannot be looked for, or a link stands on the way: what a link leads to can change.
     """
     path = goldens_folder(project)
     for part in (None, *ref.path.split("/")):
         path = path / part if part else path
-        if path.is_symlink():
+        try:
+            linked = path.is_symlink()
+        except OSError as error:
+            text = f"golden {ref}: {_shown(project, path)} cannot be read: {error.strerror or error}"
+            raise GoldenError(text, hint="make the folder of goldens readable") from error
+        if linked:
             raise GoldenError(f"golden {ref}: {_shown(project, path)} is a symbolic link", hint="keep goldens as files")
     return path if os.path.lexists(path) else None
 

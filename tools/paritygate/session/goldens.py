@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from paritygate import __version__
-from paritygate.errors import ArtifactError, InfrastructureError, LegError, MediaError, UsageError
+from paritygate.errors import ArtifactError, GoldenError, InfrastructureError, LegError, MediaError, UsageError
 from paritygate.goldens.draft import Made, drafts_folder, write_draft
 from paritygate.goldens.store import check_name
 from paritygate.manifest.build import build_leg
@@ -52,13 +53,13 @@ def create_draft(
         progress: told what happens.
 
     Raises:
-        UsageError: when the reference is a golden that names no generator.
+        UsageError: when the reference is a golden that names no generator, or the name cannot be one.
         PreflightError: when something that the leg needs is missing.
         LegError: when the leg broke.
         InfrastructureError: when it broke for nothing but the network.
-        GoldenError: when the draft cannot be written, or the name cannot be one.
+        GoldenError: when the draft cannot be written.
     """
-    check_name(name or case.id)
+    _check_name(name or case.id)
     leg = _generator(case)
     case = msgspec.structs.replace(case, reference=leg)
     commit = git(case.root, "rev-parse", "HEAD")
@@ -76,6 +77,13 @@ def create_draft(
     target = drafts_folder(project) / (name or case.id) / run_id
     golden = write_draft(case, leg, record, items=items_of(case), run_dir=run_dir, made=made, target=target)
     return Created(target, golden)
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_name(name)
+    except GoldenError as error:
+        raise UsageError(error.message, hint=error.hint) from error
 
 
 def _made(
@@ -136,9 +144,20 @@ def _worktree_reasons(case: Case, leg: Leg, project: Project) -> Iterator[str]:
     prompts = case.document.get("suite", {}).get("prompts")
     files = {case.manifest, *case.bases, *(media.path for media in case.inputs)}
     files |= {path for path in (leg.adapter, prompts) if isinstance(path, str)}
+    files |= set(_named_files(case, leg))
     tracked = set((git(case.root, "ls-files", "-z", "--", *sorted(files)) or "").split("\0"))
     if missing := sorted(files - tracked):
         yield f"git does not hold {', '.join(missing)}: add it, and make the golden again"
+
+
+def _named_files(case: Case, leg: Leg) -> Iterator[str]:
+    """Files of the project among the arguments of the leg's program, which itself may be of an environment."""
+    base = case.root / leg.spec.get("cwd", ".")
+    for argument in (*leg.spec.get("command", ())[1:], *leg.spec.get("server", ())[1:]):
+        path = Path(os.path.normpath(base / argument))
+        # pathlib would raise for a script that is an argument: it is too long for a name.
+        if os.path.isfile(path) and path.is_relative_to(case.root):  # noqa: PTH113
+            yield path.relative_to(case.root).as_posix()
 
 
 def _versions(run_dir: Path, leg: Leg) -> dict[str, str | None]:
