@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
 import pytest
 import soundfile
 
-from paritygate.errors import LegError
+from paritygate.errors import ArtifactError, LegError
 from paritygate.media.images import encode_png
 from paritygate.media.safetensors import write_safetensors
 from paritygate.media.tensors import Tensor
@@ -252,6 +253,15 @@ def test_an_array_of_frames_needs_its_rate(folder, writer, sidecar, words):
     assert re.search(words, refusal(folder, writer))
 
 
+@pytest.mark.parametrize("name", ["0.video.npy", "0.video.mp4", "0.audio.wav", "0.tensors.npz"])
+def test_a_sparse_file_that_claims_a_disk_is_refused_unread(folder, writer, name):
+    path = folder / "0000" / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as stream:
+        stream.truncate(delivery.MAX_MEDIA_BYTES + 1)
+    assert f"{name} has {delivery.MAX_MEDIA_BYTES + 1} bytes, at most" in refusal(folder, writer)
+
+
 def test_an_output_is_given_once(folder, writer):
     put_npy(folder, "0000/0.video.npy", CLIP, fps=4)
     put_clip(folder)
@@ -333,6 +343,29 @@ def test_a_folder_of_too_many_files_is_refused(folder, writer, monkeypatch):
     for index in range(3):
         put_png(folder, f"0000/{index}.png")
     assert "holds more than the 2 files that are read" in refusal(folder, writer)
+
+
+def put_sparse(folder: Path, frames: int) -> None:
+    """A clip that states its frames and holds none: no block of the disk is used."""
+    path = folder / "0000/0.video.npy"
+    np.save(path, np.zeros((1, 1000, 1000, 3), np.uint8))
+    header = path.read_bytes()[:128].replace(b"(1, 1000", f"({frames}, 1000".encode()).replace(b" " * 8 + b"\n", b"\n")
+    path.write_bytes(header[:-1].ljust(127) + b"\n")
+    os.truncate(path, 128 + frames * 3_000_000)
+    (folder / "0000/0.video.json").write_text('{"fps": 16}')
+
+
+def test_a_file_larger_than_any_output_is_refused(folder, writer):
+    put_sparse(folder, 10_000)
+    assert "0.video.npy has 30000000128 bytes; at most 16 GiB are read" in refusal(folder, writer)
+
+
+def test_an_array_that_does_not_fit_on_the_disk_is_not_begun(folder, writer, monkeypatch):
+    put_sparse(folder, 2)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_999_999))
+    with pytest.raises(ArtifactError, match="it would have 6000000 bytes, which are not free"):
+        delivery.read(folder, writer)
+    assert not [path for path in (writer.directory / "outputs").rglob("*") if path.is_file()]
 
 
 def test_a_folder_that_cannot_be_listed_is_named(folder, writer, monkeypatch):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from paritygate.errors import ArtifactError, LegError, MediaError, missing_extra
 from paritygate.media.audio import MAX_RATE_HZ, read_audio
+from paritygate.media.frozen import MAX_FILE_BYTES
 from paritygate.media.images import MODES, decode_image
 from paritygate.media.levels import to_stored
 from paritygate.media.npy import decode_float
@@ -33,6 +34,8 @@ from paritygate.runners.effective import Delivered
 from paritygate.runners.job import Writer
 from paritygate.runners.media_files import ENDINGS
 
+#: One clip, sound or set of tensors: a sparse file may claim more than any disk has.
+MAX_MEDIA_BYTES = 16 << 30
 #: Files of one folder, and problems that are told of it.
 MAX_FILES = 20_000
 _TOLD = 20
@@ -197,9 +200,13 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _check_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Refuse links, devices and files that have another name too."""
+    """Refuse links, devices, files that have another name too, and files that are too large."""
     for relative in files.values():
-        if contained(folder, relative).lstat().st_nlink > 1:
+        state = contained(folder, relative).lstat()
+        if state.st_size > MAX_FILE_BYTES:
+            text = f"{relative} has {state.st_size} bytes; at most {MAX_FILE_BYTES >> 30} GiB are read"
+            raise MediaError(text, kind="size")
+        if state.st_nlink > 1:
             raise MediaError(f"{relative} has more than one name (hard link); deliver a file of its own", kind="path")
 
 
@@ -262,6 +269,8 @@ def _one(folder: Path, files: Mapping[str, str]) -> Path:
     path = contained(folder, holders[0])
     if ".json" in files and path.suffix != ".npy":
         raise MediaError(f"{files['.json']} stands beside {holders[0]}, which states its own rate", kind="format")
+    if (size := path.stat().st_size) > MAX_MEDIA_BYTES:
+        raise MediaError(f"{holders[0]} has {size} bytes, at most {MAX_MEDIA_BYTES} are read", kind="size")
     return path
 
 
