@@ -26,7 +26,7 @@ from paritygate.runners.diffusers_settings import (
     report_settings,
 )
 from paritygate.runners.job import Job, Writer
-from paritygate.runners.observe import Observer, is_compiled
+from paritygate.runners.observe import Observer, attention_backend, is_compiled
 from paritygate.runners.observe_environment import libraries, numeric_flags
 from paritygate.runners.observe_work import WorkCounter
 
@@ -48,6 +48,7 @@ def run(job: Job, writer: Writer) -> None:
     observer, work = Observer(pipeline), WorkCounter(_cached(pipeline, job))
     latents = None if job.latents is None else np.load(job.latents, allow_pickle=False)
     flags = numeric_flags(device_of(pipeline))
+    backends: dict[str, None] = {}
     for start, group in _groups(job):
         given = None if latents is None else torch.from_numpy(latents[start : start + len(group)].copy())
         arguments = call_arguments(pipeline, job, group, inputs)
@@ -60,7 +61,10 @@ def run(job: Job, writer: Writer) -> None:
         if start == 0:
             report_settings(pipeline, arguments, made, seen, writer=writer)
             writer.setting("batch_size", len(group))
+        backends[attention_backend(pipeline)] = None
         store(job, group, made, writer)
+    if len(backends) > 1:
+        writer.setting("attention_backend", ", then ".join(backends))
     for name, found in observer.dtypes.items():
         writer.setting(f"dtype.{name}", found)
     report_flags(flags, numeric_flags(device_of(pipeline)), writer)

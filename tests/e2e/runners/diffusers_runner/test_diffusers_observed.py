@@ -79,6 +79,22 @@ def test_inputs_and_outputs_of_a_component_show_apart_where_they_differ(run, pic
     assert ran.settings["dtype.vae.out"] == "float64"
 
 
+SLOWER = """
+from diffusers.models.attention_processor import AttnProcessor
+calls = []
+def fall_back(*rest):
+    calls.append(rest)
+    if len(calls) == 2:
+        pipeline.unet.set_attn_processor(AttnProcessor())
+pipeline.vae.decoder.register_forward_hook(fall_back)
+"""
+
+
+def test_an_attention_backend_that_changes_between_the_items_is_named(run, picture_job, prepared):
+    ran = run(picture_job(items=3, adapter=prepared(SLOWER)))
+    assert ran.settings["attention_backend"] == "native, then eager"
+
+
 def test_a_switch_that_a_stage_flips_and_leaves_is_named(run, picture_job, prepared):
     body = (
         "torch.set_float32_matmul_precision('highest')\n"
