@@ -14,6 +14,7 @@ import pytest
 import soundfile
 
 from paritygate.errors import ArtifactError, LegError
+from paritygate.media.frozen import MAX_FILE_BYTES
 from paritygate.media.images import encode_png
 from paritygate.media.safetensors import write_safetensors
 from paritygate.media.tensors import Tensor
@@ -253,13 +254,13 @@ def test_an_array_of_frames_needs_its_rate(folder, writer, sidecar, words):
     assert re.search(words, refusal(folder, writer))
 
 
-@pytest.mark.parametrize("name", ["0.video.npy", "0.video.mp4", "0.audio.wav", "0.tensors.npz"])
+@pytest.mark.parametrize("name", ["0.float.npy", "0.video.npy", "0.video.mp4", "0.audio.wav", "0.tensors.npz"])
 def test_a_sparse_file_that_claims_a_disk_is_refused_unread(folder, writer, name):
     path = folder / "0000" / name
     path.parent.mkdir(exist_ok=True)
     with path.open("wb") as stream:
-        stream.truncate(delivery.MAX_MEDIA_BYTES + 1)
-    assert f"{name} has {delivery.MAX_MEDIA_BYTES + 1} bytes, at most" in refusal(folder, writer)
+        stream.truncate(MAX_FILE_BYTES + 1)
+    assert f"{name} has {MAX_FILE_BYTES + 1} bytes, at most" in refusal(folder, writer)
 
 
 def test_an_output_is_given_once(folder, writer):
@@ -353,11 +354,6 @@ def put_sparse(folder: Path, frames: int) -> None:
     path.write_bytes(header[:-1].ljust(127) + b"\n")
     os.truncate(path, 128 + frames * 3_000_000)
     (folder / "0000/0.video.json").write_text('{"fps": 16}')
-
-
-def test_a_file_larger_than_any_output_is_refused(folder, writer):
-    put_sparse(folder, 10_000)
-    assert "0.video.npy has 30000000128 bytes; at most 16 GiB are read" in refusal(folder, writer)
 
 
 def test_an_array_that_does_not_fit_on_the_disk_is_not_begun(folder, writer, monkeypatch):

@@ -34,8 +34,6 @@ from paritygate.runners.effective import Delivered
 from paritygate.runners.job import Writer
 from paritygate.runners.media_files import ENDINGS
 
-#: One clip, sound or set of tensors: a sparse file may claim more than any disk has.
-MAX_MEDIA_BYTES = 16 << 30
 #: Files of one folder, and problems that are told of it.
 MAX_FILES = 20_000
 _TOLD = 20
@@ -204,7 +202,8 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
     for relative in files.values():
         state = contained(folder, relative).lstat()
         if state.st_size > MAX_FILE_BYTES:
-            text = f"{relative} has {state.st_size} bytes; at most {MAX_FILE_BYTES >> 30} GiB are read"
+            # A sparse file may claim more than any disk has.
+            text = f"{relative} has {state.st_size} bytes, at most {MAX_FILE_BYTES} are read"
             raise MediaError(text, kind="size")
         if state.st_nlink > 1:
             raise MediaError(f"{relative} has more than one name (hard link); deliver a file of its own", kind="path")
@@ -269,8 +268,6 @@ def _one(folder: Path, files: Mapping[str, str]) -> Path:
     path = contained(folder, holders[0])
     if ".json" in files and path.suffix != ".npy":
         raise MediaError(f"{files['.json']} stands beside {holders[0]}, which states its own rate", kind="format")
-    if (size := path.stat().st_size) > MAX_MEDIA_BYTES:
-        raise MediaError(f"{holders[0]} has {size} bytes, at most {MAX_MEDIA_BYTES} are read", kind="size")
     return path
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -167,6 +169,7 @@ def _from_torch(value: Any) -> tuple[NDArray[Any], str]:
 
 
 def _save(target: Path, array: NDArray[Any]) -> None:
+    _require_room(target, array.nbytes)
     with target.open("wb") as stream:
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         np.lib.format.write_array(stream, little, allow_pickle=False)
@@ -181,7 +184,7 @@ def _take(directory: Path, stem: str, source: Path, *, role: str) -> OutputMedia
         raise ValueError(f"there is no file {source}")
     path = f"{stem}.{role}{ending}"
     own = source.resolve().is_relative_to(directory.resolve())
-    move = _move if own and not source.is_symlink() else shutil.copyfile
+    move = _move if own and not source.is_symlink() else _copy
     sha256 = _written(directory / path, lambda target: move(source, target))
     representation = "raw" if role == "tensors" else "encoded"
     return OutputMedia(role=role, path=path, sha256=sha256, representation=representation)  # type: ignore[arg-type]
@@ -192,7 +195,18 @@ def _move(source: Path, target: Path) -> None:
         source.replace(target)
     except OSError:
         # In a folder of another user (a container's), or on another file system.
-        shutil.copyfile(source, target)
+        _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    _require_room(target, source.stat().st_size)
+    shutil.copyfile(source, target)
+
+
+def _require_room(target: Path, size: int) -> None:
+    """Begin nothing that cannot end: a sparse file of a leg may state any size, and others need the disk too."""
+    if size > shutil.disk_usage(target.parent).free:
+        raise OSError(errno.ENOSPC, f"it would have {size} bytes, which are not free")
 
 
 def _written(target: Path, write: Callable[[Path], object]) -> str:
@@ -202,4 +216,6 @@ def _written(target: Path, write: Callable[[Path], object]) -> str:
         write(target)
         return sha256_file(target)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            target.unlink()
         raise ArtifactError(f"cannot write {target}: {error.strerror or error}", hint="free space") from error
