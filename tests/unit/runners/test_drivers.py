@@ -1,8 +1,10 @@
 """Cards of every maker are known by what their own tool prints; a small script stands in for each tool."""
 
 import json
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from paritygate.manifest.case import Ci
@@ -108,3 +110,39 @@ def test_a_name_that_is_in_no_table_has_no_sku(tool):
 
 def test_a_tool_is_looked_for_on_the_path_alone(tmp_path: Path):
     assert drivers.cards({"PATH": str(tmp_path)}) == ()
+
+
+GARBAGE = [
+    ("nvidia-smi", "GPU-0, \u00b2, \u00b2, \u00b2\n"),
+    ("nvidia-smi", f"GPU-0, {'9' * 5000}, 1, 1\n"),
+    ("npu-smi", f"| 0 N | OK | x |\n| 0 | bus | {'9' * 5000} / {'9' * 5000} |\n"),
+    ("rocm-smi", '{"card\u00b2": {}}'),
+    ("rocm-smi", f'{{"card{"9" * 5000}": {{}}}}'),
+    ("rocm-smi", '{"card0": {"a": ' + "[" * 100_000),
+    ("rocm-smi", '{"card0": {"VRAM Total Memory (B)": "\u00b2", "VRAM Total Used Memory (B)": "\u00b2"}}'),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), GARBAGE)
+def test_what_no_driver_prints_breaks_nothing(tool, name, text):
+    environ = tool(name, text)
+    drivers.cards(environ)
+    for query, _ in devices_memory._PLATFORMS.values():
+        query(environ)
+    assert drivers.silent_tools(environ) == [name]
+
+
+@pytest.mark.parametrize("script", ["sleep 600 & echo $! > PID; wait", "sleep 600 & echo $! > PID; yes"])
+def test_a_tool_that_hangs_or_floods_is_ended_with_all_that_it_started(tmp_path, tool, monkeypatch, script):
+    monkeypatch.setattr(drivers, "_TIMEOUT_S", 0.5)
+    environ = {"PATH": tool("nvidia-smi", "")["PATH"] + ":/usr/bin"}
+    pid = tmp_path / "pid"
+    (tmp_path / "bin" / "nvidia-smi").write_text(f"#!/bin/sh\n{script.replace('PID', str(pid))}\n")
+    assert drivers.ask("nvidia-smi", (), environ) == ""
+    wait_until = time.monotonic() + 5
+    while psutil.pid_exists(int(pid.read_text())) and time.monotonic() < wait_until:
+        if psutil.Process(int(pid.read_text())).status() == psutil.STATUS_ZOMBIE:
+            break
+        time.sleep(0.01)
+    else:
+        assert not psutil.pid_exists(int(pid.read_text()))

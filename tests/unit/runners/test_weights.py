@@ -1,6 +1,7 @@
 """A model folder that is not whole is found from names, headers and lengths; nothing is loaded or unpickled."""
 
 import json
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from paritygate.media.safetensors import write_safetensors
 from paritygate.media.tensor_data import Tensor
+from paritygate.records.canonical import sha256_file
 from paritygate.runners import weights
 from paritygate.runners.python import load_file
 
@@ -141,6 +143,33 @@ DAMAGE = [
         lambda m: (m / "model_index.json").write_text(LFS),
     ),
 ]
+
+
+@pytest.mark.parametrize("name", ["unet/one.safetensors", "unet/config.json", "tokenizer/vocab.json"])
+def test_a_pipe_is_no_file_and_nobody_waits_for_it(model, name):
+    (model / name).unlink()
+    os.mkfifo(model / name)
+    assert f"{name} is no regular file" in problems(model)
+    with pytest.raises(OSError, match="not a regular file"):
+        sha256_file(model / name)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"../vae": ["d", "C"]},
+        {"/": ["d", "C"]},
+        {"a\0": ["d", "C"]},
+        {"a": ["d", "C\ud800"]},
+        {"a" * 5000: ["d", "C"]},
+    ],
+)
+def test_a_component_whose_name_leads_elsewhere_is_refused(model, row):
+    path = model / "model_index.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **row}))
+    (told,) = problems(model)
+    assert told.startswith("model_index.json names something that is no component: ")
+    assert not row.keys() & weights.components(model).keys()
 
 
 @pytest.mark.parametrize(("told", "damage"), DAMAGE)

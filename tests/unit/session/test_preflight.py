@@ -85,6 +85,14 @@ def test_a_report_with_problems_is_never_gone_back_to(demo):
     assert preflight(demo).startswith("demo: ready\n")
 
 
+def test_a_report_whose_problems_were_struck_out_is_not_believed(demo):
+    (demo.root / "cases" / "model" / "weights.bin").write_bytes(b"altered")
+    preflight(demo, 3)
+    forged = {**json.loads(report_of(demo).read_text()), "problems": [], "weights_verified": True}
+    report_of(demo).write_text(json.dumps(forged))
+    assert "tree digest" in preflight(demo, 3)
+
+
 def test_what_may_change_by_the_minute_is_looked_at_each_time(demo, monkeypatch):
     preflight(demo)
     monkeypatch.setattr(

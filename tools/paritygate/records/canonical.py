@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ def sha256_file(path: Path) -> str:
         OSError: when the file cannot be read.
     """
     digest = hashlib.sha256()
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep its reader waiting for ever
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)

@@ -1,4 +1,4 @@
-"""One question to one interpreter, with a bounded time and a bounded answer, and no process left behind."""
+"""One question to one interpreter or tool, with a bounded time and a bounded answer, and no process left behind."""
 
 from __future__ import annotations
 
@@ -50,6 +50,27 @@ def ask_python(
         UnansweredError: when it cannot be started, breaks, takes too long, prints too much, or no answer.
     """
     words = [python, "-c", Path(module).read_text(encoding="utf-8"), msgspec.json.encode(question).decode()]
+    printed = ask_program(words, cwd=cwd, environment=environment, timeout_s=timeout_s)
+    try:
+        return msgspec.json.decode(printed.rstrip(b"\n").rpartition(b"\n")[2], type=answer)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise UnansweredError(f"no answer: {str(error).partition(chr(10))[0][:200]}") from error
+
+
+def ask_program(
+    words: list[str], *, cwd: Path | None = None, environment: Mapping[str, str], timeout_s: float
+) -> bytes:
+    """What a program prints until it ends.
+
+    Args:
+        words: the program and its arguments.
+        cwd: the working folder; ours by default.
+        environment: the whole environment.
+        timeout_s: seconds until it is ended, with everything that it started.
+
+    Raises:
+        UnansweredError: when it cannot be started, fails, takes too long or prints too much.
+    """
     # Files, not pipes: what a process leaves behind could hold a pipe open for ever.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
@@ -58,18 +79,14 @@ def ask_python(
             raise UnansweredError(getattr(error, "strerror", None) or str(error)) from error
         if code != 0:
             raise UnansweredError(_last_line(err) or _ended(code))
-        line = _tail(out, _MAX_BYTES).rstrip(b"\n").rpartition(b"\n")[2]
-        try:
-            return msgspec.json.decode(line, type=answer)
-        except msgspec.MsgspecError as error:
-            raise UnansweredError(f"no answer: {str(error).partition(chr(10))[0][:200]}") from error
+        return _tail(out, _MAX_BYTES)
 
 
 def _run(
     words: list[str],
     streams: tuple[BinaryIO, BinaryIO],
     *,
-    cwd: Path,
+    cwd: Path | None,
     environment: Mapping[str, str],
     timeout_s: float,
 ) -> int:

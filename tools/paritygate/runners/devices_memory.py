@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from paritygate.runners.drivers import NPU_ROWS, Card, ask, rocm_cards
+from paritygate.runners.drivers import NPU_ROWS, Card, ask, is_count, rocm_cards
 from paritygate.runners.problems import PreflightProblem
 
 _MIB = 1 << 20
@@ -96,7 +96,7 @@ def free_memory(control_groups: Path = Path("/sys/fs/cgroup")) -> int:
 def _nvidia(environ: Mapping[str, str]) -> dict[str, CardMemory]:
     holders: dict[str, list[tuple[int, str, int]]] = {}
     for words in _rows(_PROCESSES, environ):
-        if words[1].isdigit() and words[-1].isdigit():
+        if is_count(words[1]) and is_count(words[-1]):
             name = Path(", ".join(words[2:-1])).name
             holders.setdefault(words[0], []).append((int(words[1]), name, int(words[-1])))
     return {
@@ -104,7 +104,7 @@ def _nvidia(environ: Mapping[str, str]) -> dict[str, CardMemory]:
             total=int(words[1]), used=int(words[2]), free=int(words[3]), processes=tuple(holders.get(words[0], ()))
         )
         for words in _rows(_CARDS, environ)
-        if all(word.isdigit() for word in words[1:4])
+        if all(is_count(word) for word in words[1:4])
     }
 
 
@@ -118,7 +118,7 @@ def _amd(environ: Mapping[str, str]) -> dict[str, CardMemory]:
     found = {}
     for name, facts in rocm_cards(ask("rocm-smi", ("--showmeminfo", "vram", "--json"), environ)).items():
         words = [facts.get(f"vram total {word}memory (b)", "") for word in ("", "used ")]
-        if all(word.isdigit() for word in words):
+        if all(is_count(word) for word in words):
             total, used = (int(word) // _MIB for word in words)
             found[name] = CardMemory(total=total, used=used, free=total - used, processes=())
     return found

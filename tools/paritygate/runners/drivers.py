@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
+
+from paritygate.runners.asking import UnansweredError, ask_program
 
 #: Name as the driver reports it -> SKU of the hardware registry. Exact, because ``GB200`` is not a ``B200``, and a
 #: PCIe or NVL card has other clocks and kernels than the SXM one. Sorted.
@@ -46,12 +47,15 @@ SKUS: Mapping[str, str] = MappingProxyType(
 )
 #: One card of ``npu-smi info``: its name and health, and below them its bus and what of its memory is used.
 NPU_ROWS = re.compile(
-    r"^\| *(?P<index>\d+) +(?P<name>\S+) *\| *\S+ *\|.*\|\s*"
-    r"^\| *\d+ *\| *(?P<bus>\S+) *\|.*?(?P<used>\d+) */ *(?P<total>\d+) *\|",
+    r"^\| *(?P<index>[0-9]{1,9}) +(?P<name>\S+) *\| *\S+ *\|.*\|\s*"
+    r"^\| *[0-9]{1,9} *\| *(?P<bus>\S+) *\|.*?(?P<used>[0-9]{1,15}) */ *(?P<total>[0-9]{1,15}) *\|",
     re.MULTILINE,
 )
 
 _TIMEOUT_S = 30
+#: Machines of many cards print some ten thousand characters.
+_MAX_BYTES = 1 << 20
+_COUNT = re.compile(r"[0-9]{1,15}")
 _NVIDIA_QUERY = ("--query-gpu=index,uuid,name,compute_cap", "--format=csv,noheader")
 
 
@@ -80,28 +84,30 @@ def ask(tool: str, arguments: tuple[str, ...], environ: Mapping[str, str]) -> st
     if path is None:
         return ""
     try:
-        done = subprocess.run(
-            [path, *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=True,
-            env=dict(environ),
-        )
-    except (OSError, subprocess.SubprocessError):
+        printed = ask_program([path, *arguments], environment=environ, timeout_s=_TIMEOUT_S)
+    except UnansweredError:
         return ""
-    return done.stdout
+    return printed[:_MAX_BYTES].decode("utf-8", "replace")
+
+
+def silent_tools(environ: Mapping[str, str]) -> list[str]:
+    """The tools of drivers that are installed, where :func:`cards` finds none."""
+    return [tool for tool in ("nvidia-smi", "rocm-smi", "npu-smi") if shutil.which(tool, path=environ.get("PATH"))]
+
+
+def is_count(word: str) -> bool:
+    """Whether a word is a number that a driver can mean."""
+    return _COUNT.fullmatch(word) is not None
 
 
 def rocm_cards(text: str) -> dict[str, dict[str, str]]:
     """What ``rocm-smi --json`` tells of each card, ``card0`` first, with its keys in lower case."""
     try:
         data = msgspec.json.decode(text, type=dict[str, dict[str, Any]])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return {}
     found = {
-        name: {key.lower(): str(value) for key, value in data[name].items()} for name in data if name[4:].isdigit()
+        name: {key.lower(): str(value) for key, value in data[name].items()} for name in data if is_count(name[4:])
     }
     return dict(sorted(found.items(), key=lambda row: int(row[0][4:])))
 
@@ -172,7 +178,7 @@ def _at(found: tuple[Card, ...], stated: str | None) -> tuple[Card, ...]:
         return found
     chosen: list[Card] = []
     for entry in (entry.strip() for entry in stated.split(",")):
-        if not entry.isdecimal() or int(entry) >= len(found) or found[int(entry)] in chosen:
+        if not is_count(entry) or int(entry) >= len(found) or found[int(entry)] in chosen:
             break
         chosen.append(found[int(entry)])
     return tuple(chosen)

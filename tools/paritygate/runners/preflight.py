@@ -57,7 +57,7 @@ def check(
     folder = weights.model_folder(case, environ)
     problems = list(place_problems(case, artifacts, legs=len(legs), items=items))
     if profile is None and any(leg.name == "candidate" for leg in legs):
-        problems.append(_hardware_problem(case, queue, cards))
+        problems.append(_hardware_problem(case, queue, cards, environ))
     problems += _memory_problems(case, legs, folder, cards, environ)
     problems += _manifest_problems(case, legs)
     states = _states(case, legs, environ)
@@ -141,8 +141,12 @@ def _weight_notes(case: Case, legs: tuple[Leg, ...], folder: Path) -> Iterator[s
     yield f"weights not verified: {known} that it is revision {revision}"
 
 
-def _hardware_problem(case: Case, queue: str, found: tuple[drivers.Card, ...]) -> PreflightProblem:
-    here = ", ".join(card.name for card in found) if found else "no card (no driver lists one)"
+def _hardware_problem(
+    case: Case, queue: str, found: tuple[drivers.Card, ...], environ: Mapping[str, str]
+) -> PreflightProblem:
+    silent = " and ".join(drivers.silent_tools(environ))
+    nothing = f"no card ({silent} is installed and lists none)" if silent else "no card (no driver lists one)"
+    here = ", ".join(card.name for card in found) or nothing
     fix = f"run it where CI does: lane {case.ci.lane}{f', queue {queue}' if queue else ''}"
     if unknown := [card.name for card in found if not card.sku]:
         fix += f"; {unknown[0]!r} is not in the table of runners/drivers.py"

@@ -24,6 +24,7 @@ _VARIABLES = (
     "DIFFUSERS",
     "HF_",
     "HIP",
+    "HSA",
     "LD_",
     "NVIDIA",
     "PATH",
@@ -31,6 +32,7 @@ _VARIABLES = (
     "ROCR",
     "TORCH",
     "TRANSFORMERS",
+    "USE_",
 )
 
 
@@ -77,7 +79,14 @@ def fingerprint(
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for place, below, names in os.walk(folder):
+    """Every file below a folder, also where a component is a link to another folder."""
+    seen: set[tuple[int, int]] = set()
+    for place, below, names in os.walk(folder, followlinks=True):
+        state = Path(place).stat()
+        if (state.st_dev, state.st_ino) in seen:  # a link that leads back
+            below.clear()
+            continue
+        seen.add((state.st_dev, state.st_ino))
         below.sort()
         yield from (Path(place, name) for name in sorted(names))
 

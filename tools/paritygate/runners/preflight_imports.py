@@ -56,7 +56,7 @@ def import_problems(
     python = interpreter(case, leg)
     environment = leg_environment(leg, environ) if in_leg else program_environment(case, leg, environ)
     key = _key(python, request, found.packages, environment)
-    if _answered(case.root, key):
+    if answered(case.root, key):
         return []
     try:
         lacking = ask_python(
@@ -73,7 +73,7 @@ def import_problems(
         fix = "run the imports there by hand, and reinstall what breaks"
         return [PreflightProblem(code="import", message=message, fix=fix, leg=leg.name)]
     if not lacking:
-        _keep(case.root, key)
+        keep_answer(case.root, key)
     return [PreflightProblem(code=code, message=message, fix=fix, leg=leg.name) for code, message, fix in lacking]
 
 
@@ -109,8 +109,11 @@ def _key(python: str, request: Any, packages: str, environment: Mapping[str, str
     return sha256_bytes(source + canonical_json([python, os.path.realpath(python), request, packages, variables]))
 
 
-def _answered(root: Path, key: str) -> bool:
-    """Whether the question was answered before, with nothing missing; only what nobody else can write counts."""
+def answered(root: Path, key: str) -> bool:
+    """Whether the question of this digest was answered before, with nothing missing.
+
+    Only what nobody else can write counts.
+    """
     folder = _place(root)
     with suppress(OSError):
         if folder is not None:
@@ -120,7 +123,8 @@ def _answered(root: Path, key: str) -> bool:
     return False
 
 
-def _keep(root: Path, key: str) -> None:
+def keep_answer(root: Path, key: str) -> None:
+    """Remember that the question of this digest was answered, with nothing missing."""
     folder = _place(root)
     with suppress(OSError, ArtifactError):
         if folder is not None:

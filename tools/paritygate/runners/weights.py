@@ -26,6 +26,8 @@ _TOKENIZERS = (
 )
 #: Files that may be empty.
 _EMPTY_NAMES = frozenset({".gitattributes", ".gitkeep", "__init__.py"})
+#: Names of components, libraries and classes; others would lead out of the folder, or be no file name at all.
+_NAME = re.compile(r"\w[\w.-]{0,199}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HALVES = frozenset({"bfloat16", "float16"})
 
@@ -56,11 +58,7 @@ def how_to_get(case: Case) -> str:
 def components(folder: Path) -> dict[str, tuple[str, str]]:
     """Component -> the library and the class that ``model_index.json`` names; nothing where it is no pipeline."""
     data = read_json(folder / "model_index.json")
-    return {
-        name: (str(entry[0]), str(entry[1]))
-        for name, entry in (sorted(data.items()) if isinstance(data, dict) else ())
-        if isinstance(entry, list) and len(entry) == 2 and entry[0] is not None
-    }
+    return {name: row for name, row in _named(data) if all(_NAME.fullmatch(word) for word in (name, *row))}
 
 
 def folder_problems(folder: Path, *, pipeline: bool) -> Iterator[str]:
@@ -85,7 +83,10 @@ def folder_problems(folder: Path, *, pipeline: bool) -> Iterator[str]:
         return
     if pipeline and not isinstance(data.get("_class_name"), str):
         yield f"{index} names no pipeline (_class_name)"
-    for name, (library, kind) in components(folder).items():
+    for name, (library, kind) in _named(data):
+        if odd := [word for word in (name, library, kind) if not _NAME.fullmatch(word)]:
+            yield f"{index} names something that is no component: {odd[0]!r:.80}"
+            continue
         yield from _component_problems(folder / name, library, kind)
 
 
@@ -126,6 +127,13 @@ def least_bytes(folder: Path, leg: Leg) -> int:
     dtype = leg.spec.get("dtype")
     declared = dtype.values() if isinstance(dtype, Mapping) else (dtype,)
     return total if _HALVES.isdisjoint(declared) else total // 2
+
+
+def _named(data: object) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The rows of a ``model_index.json`` that name a component, whatever they call it."""
+    for name, entry in sorted(data.items()) if isinstance(data, dict) else ():
+        if isinstance(entry, list) and len(entry) == 2 and entry[0] is not None:
+            yield name, (str(entry[0]), str(entry[1]))
 
 
 def _component_problems(folder: Path, library: str, kind: str) -> Iterator[str]:

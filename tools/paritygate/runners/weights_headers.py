@@ -37,7 +37,7 @@ def presence_problem(path: Path) -> str:
     if path.name.endswith(".incomplete"):
         return f"{path} is a download that was cut off"
     if not path.is_file():
-        return ""
+        return "" if path.is_dir() else f"{path} is no regular file"
     size = path.stat().st_size
     if size == 0:
         return f"{path} is empty"
@@ -90,6 +90,8 @@ def index_problems(index: Path, *, damaged: frozenset[Path]) -> Iterator[str]:
 
 def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
     """The tensors of a safetensors file by name, and why it is not whole (empty when it is)."""
+    if not path.is_file():
+        return {}, f"{path} is no regular file"
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
@@ -114,7 +116,8 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
 def read_json(path: Path) -> object:
     """What a JSON file holds; None when it cannot be read or is larger than any of a model."""
     try:
-        if path.stat().st_size > _LARGEST_JSON_BYTES:
+        # A pipe would keep whoever reads it waiting for ever.
+        if not path.is_file() or path.stat().st_size > _LARGEST_JSON_BYTES:
             return None
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

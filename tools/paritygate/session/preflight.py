@@ -15,9 +15,11 @@ from paritygate.manifest.project import Project
 from paritygate.manifest.registries import Registries
 from paritygate.manifest.suite import items as items_of
 from paritygate.media.paths import read_contained
+from paritygate.records.canonical import sha256_bytes
 from paritygate.records.codec import dumps, loads
 from paritygate.records.store import write_text_atomic
 from paritygate.runners import preflight
+from paritygate.runners.preflight_imports import answered, keep_answer
 from paritygate.runners.problems import PreflightProblem, PreflightReport
 from paritygate.session import folders
 from paritygate.session.progress import Progress, Watcher, silent
@@ -76,7 +78,10 @@ def keep(report: PreflightReport, case: Case, project: Project) -> None:
     if not report.reused:
         with suppress(ArtifactError, OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_text_atomic(path, dumps(report))
+            text = dumps(report)
+            write_text_atomic(path, text)
+            if not report.problems:
+                keep_answer(project.root, sha256_bytes(text.encode()))
 
 
 def _earlier(case: Case, project: Project) -> PreflightReport | None:
@@ -84,7 +89,11 @@ def _earlier(case: Case, project: Project) -> PreflightReport | None:
     try:
         if not 0 <= time.time() - path.lstat().st_mtime <= _HOLDS_S:
             return None
-        return loads(read_contained(path.parent, path.name), PreflightReport, source=path.name)
+        content = read_contained(path.parent, path.name)
+        # The fingerprint is no secret: a report that was altered or brought along could say anything.
+        if not answered(project.root, sha256_bytes(content)):
+            return None
+        return loads(content, PreflightReport, source=path.name)
     except (ArtifactError, MediaError, OSError):
         return None  # as good as none
 
