@@ -8,23 +8,53 @@ from paritygate.cli.project import open_project
 from paritygate.manifest.contract import contract
 
 WRONG = [
-    # id, what the candidate does before it stores a picture, status, exit code, words that the reasons must contain
-    ("wrong-size", "pixels = pixels[:8]", "invalid", 1, "16x8"),
-    ("nan", "pixels[0, 0, 0] = np.nan", "invalid", 1, "NaN"),
-    ("constant", "pixels = np.full_like(pixels, 0.5)", "invalid", 1, "constant"),
-    ("black", "pixels = np.zeros_like(pixels)", "invalid", 1, ""),
-    ("missing", "if index == 1: continue", "invalid", 1, "001"),
-    ("extra-item", "writer.image('999', pixels) if index == 0 else None", "invalid", 1, "999"),
-    ("extra-image", "writer.image(item.id, pixels, index=1)", "invalid", 1, ""),
-    ("another-picture", "pixels = 1 - pixels", "failed", 1, "psnr_db"),
-    ("prompt-dropped", "writer.token_ids(item.id, [[0]])", "failed", 1, "token_ids"),
-    ("other-guidance", "writer.setting('config.guidance_scale', 3.1)", "failed", 1, "config.guidance_scale"),
-    ("other-device", "writer.setting('device', 'cuda:0')", "invalid", 1, "ran on cuda:0, the run is for cpu (CPU)"),
-    ("exits", "sys.exit(3)", "error", 4, "SystemExit: 3"),
-    ("dies", "os.kill(os.getpid(), 9)", "error", 4, "memory ran out"),
-    ("memory", "raise MemoryError('too big')", "error", 4, "MemoryError: too big"),
-    ("no-weights", "open(job.model_dir + '/unet.safetensors')", "error", 4, "unet.safetensors"),
-    ("hub", "import socket; raise socket.gaierror('no such host')", "error", 75, "no such host"),
+    # id, what the candidate does before it stores a picture, status, exit code, class of failure, words of the reasons
+    ("wrong-size", "pixels = pixels[:8]", "invalid", 1, "structure", "16x8"),
+    ("nan", "pixels[0, 0, 0] = np.nan", "invalid", 1, "structure", "NaN"),
+    ("constant", "pixels = np.full_like(pixels, 0.5)", "invalid", 1, "structure", "constant"),
+    ("black", "pixels = np.zeros_like(pixels)", "invalid", 1, "structure", ""),
+    ("missing", "if index == 1: continue", "invalid", 1, "structure", "001"),
+    ("extra-item", "writer.image('999', pixels) if index == 0 else None", "invalid", 1, "structure", "999"),
+    ("extra-image", "writer.image(item.id, pixels, index=1)", "invalid", 1, "structure", ""),
+    ("another-picture", "pixels = 1 - pixels", "failed", 1, "accuracy", "psnr_db"),
+    ("prompt-dropped", "writer.token_ids(item.id, [[0]])", "failed", 1, "accuracy", "token_ids"),
+    (
+        "other-guidance",
+        "writer.setting('config.guidance_scale', 3.1)",
+        "failed",
+        1,
+        "accuracy",
+        "config.guidance_scale",
+    ),
+    (
+        "other-device",
+        "writer.setting('device', 'cuda:0')",
+        "invalid",
+        1,
+        "structure",
+        "ran on cuda:0, the run is for cpu (CPU)",
+    ),
+    ("exits", "sys.exit(3)", "error", 4, "crash", "SystemExit: 3"),
+    ("dies", "os.kill(os.getpid(), 9)", "error", 4, "killed", "memory ran out"),
+    ("memory", "raise MemoryError('too big')", "error", 4, "memory", "MemoryError: too big"),
+    ("no-weights", "open(job.model_dir + '/unet.safetensors')", "error", 4, "weights", "unet.safetensors"),
+    ("hub", "import socket; raise socket.gaierror('no such host')", "error", 75, "infrastructure", "no such host"),
+    (
+        "fallback",
+        "raise RuntimeError('flash attention is not available, falling back to native')",
+        "error",
+        4,
+        "backend",
+        "falling back",
+    ),
+    (
+        "golden",
+        "from paritygate.errors import GoldenError; raise GoldenError('altered')",
+        "error",
+        4,
+        "golden",
+        "altered",
+    ),
 ]
 
 
@@ -55,9 +85,9 @@ def test_a_case_that_meets_its_accepted_gate_passes_and_leaves_everything_on_dis
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "expected", "words"), [row[1:] for row in WRONG], ids=[r[0] for r in WRONG]
+    ("change", "status", "expected", "failure_class", "words"), [row[1:] for row in WRONG], ids=[r[0] for r in WRONG]
 )
-def test_a_bad_candidate_is_never_green_and_the_reason_is_said(gated, change, status, expected, words):
+def test_a_bad_candidate_is_never_green_and_the_reason_is_said(gated, change, status, expected, failure_class, words):
     demo, accept = gated
     demo.candidate(change)
     accept()
@@ -68,7 +98,8 @@ def test_a_bad_candidate_is_never_green_and_the_reason_is_said(gated, change, st
     assert (folder / "record.json").is_file()
     assert (folder / "comparison.json").is_file()
     assert (folder / "reference" / "outputs" / "000" / "0.png").is_file()
-    assert demo.record(result).verdict.status.value == status
+    verdict = demo.record(result).verdict
+    assert (verdict.status.value, verdict.failure_class) == (status, failure_class)
 
 
 def test_a_leg_that_hangs_is_ended_after_its_timeout_and_what_it_wrote_is_kept(gated, monkeypatch):
@@ -80,6 +111,7 @@ def test_a_leg_that_hangs_is_ended_after_its_timeout_and_what_it_wrote_is_kept(g
     code, result = demo.run()
     assert (code, result["status"]) == (4, "error")
     assert "timeout_s: 1.5" in json.dumps(result["reasons"])
+    assert demo.record(result).verdict.failure_class == "timeout"
     (kept,) = demo.record(result).legs[-1].items
     assert kept.id == "000"
     assert (demo.folder(result) / "candidate" / kept.images[0].path).is_file()
