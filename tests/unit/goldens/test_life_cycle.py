@@ -68,6 +68,20 @@ def test_a_golden_is_made_promoted_compared_with_and_found_out_when_one_byte_of_
     assert "outputs/000/0.png was altered" in out
 
 
+def test_a_golden_made_with_another_backend_is_told_of_by_the_checklist(demo):
+    # Field traps B22 and B65: the pixels are right, and were made under other conditions.
+    golden_case(demo, promoted(demo))
+    demo.adapter(leg="candidate")
+    path = demo.root / "cases" / "candidate.py"
+    path.write_text(path.read_text().replace('"native"', '"eager"'))
+    code, out, _ = demo.call("run", "frozen")
+    assert code == 3
+    assert "attention_backend differs and is not declared: reference native, candidate eager" in out
+    code, found = demo.json("checklist", "frozen")
+    (row,) = [row for row in found["rows"] if row["field"] == "attention_backend"]
+    assert (code, row["reference"], row["candidate"], row["verdict"]) == (1, "native", "eager", "undeclared")
+
+
 def test_a_golden_keeps_what_it_was_made_of_and_no_folder_of_this_machine(demo, make):
     promoted(demo)
     text = (demo.root / "goldens/demo/v1/golden.json").read_text()

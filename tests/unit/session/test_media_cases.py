@@ -161,3 +161,34 @@ def test_one_token_id_of_a_tensors_case_fails_it_and_names_the_tensor(accepted):
     assert reason["message"].startswith("output.mismatch_count.max is 1 ")
     assert reason["message"].endswith("required at most 0; worst: 000/0/ids")
     assert "worst at <code>000/0/ids</code>" in (demo.folder(result) / "report.md").read_text()
+
+
+FRAMES = "frames = np.linspace(0, 1, 16 * 24 * 32 * 3, dtype=np.float32).reshape(16, 24, 32, 3)"
+SAMPLES = "samples = np.linspace(-0.5, 0.5, 32000, dtype=np.float32).reshape(16000, 2)"
+SIXTEEN = ("t2v", "{{kind: video, width: 32, height: 24, frames: 16, fps: 24}}", "ssim", FRAMES,
+           "writer.video(item.id, frames, fps=24)")  # fmt: skip
+SECOND = ("t2a", "{{kind: audio, sample_rate_hz: 16000, channels: 2}}", "relative_l2", SAMPLES,
+          "writer.audio(item.id, samples, sample_rate_hz=16000)")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "words"),
+    [
+        (SIXTEEN, "writer.video(item.id, frames[:8], fps=24)", "8 frames"),  # field trap B75
+        (SIXTEEN, "writer.video(item.id, frames, fps=16)", "16 frames a second, declared 24"),
+        (SIXTEEN, "writer.video(item.id, frames[:, :, :24], fps=24)", "24x24"),  # B70
+        (SECOND, "writer.audio(item.id, samples, sample_rate_hz=48000)", "48000"),  # B77
+        (SECOND, "writer.audio(item.id, samples[:, :1], sample_rate_hz=16000)", "channel"),
+    ],
+)
+def test_media_of_another_shape_or_rate_are_invalid_without_a_number_and_it_is_named(demo, kind, fault, words):
+    task, output, metric, made, given = kind
+    manifest = MANIFEST.replace("TASK", task).replace("OUTPUT", output)
+    demo.write(manifest=manifest.replace("MEASURED", f"[{{{{metric: {metric}, aggregate: min}}}}]"))
+    for leg, write in (("reference", given), ("candidate", fault)):
+        demo.adapter(leg, f"def run(job, writer):\n    {made}\n    for item in job.items:\n        {write}\n")
+    code, result = demo.run()
+    assert (code, result["status"]) == (1, "invalid"), result
+    assert words in told(result)
+    record = demo.record(result)
+    assert (record.verdict.failure_class, record.comparison.measurements) == ("structure", ())
