@@ -145,6 +145,21 @@ DAMAGE = [
 ]
 
 
+def test_an_empty_header_a_folder_and_a_negative_size_are_no_weights(model):
+    bad = {"one": b"{}", "two": b'{"c": {"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}}'}
+    for name, header in bad.items():
+        body = bytes(4 if name == "two" else 0)
+        (model / "unet" / f"{name}.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + body)
+    (model / "unet" / "three.safetensors").mkdir()
+    (model / "scheduler" / "scheduler_config.json").write_text("[]")
+    assert problems(model) == [
+        "scheduler/scheduler_config.json is no JSON object",
+        "unet/one.safetensors holds no tensors",
+        "unet/three.safetensors is a folder, no file of weights",
+        "unet/two.safetensors has a header that contradicts itself at 'c'",
+    ]
+
+
 @pytest.mark.parametrize("name", ["unet/one.safetensors", "unet/config.json", "tokenizer/vocab.json"])
 def test_a_pipe_is_no_file_and_nobody_waits_for_it(model, name):
     (model / name).unlink()

@@ -141,8 +141,8 @@ def _component_problems(folder: Path, library: str, kind: str) -> Iterator[str]:
         yield f"{folder} is missing ({kind})"
         return
     names = {path.name for path in folder.iterdir()}
-    if "Scheduler" in kind and "scheduler_config.json" not in names:
-        yield f"{folder / 'scheduler_config.json'} is missing"
+    if "Scheduler" in kind:
+        yield from _config_problems(folder / "scheduler_config.json", "")
     if "Tokenizer" in kind and not any(all(list(folder.glob(part)) for part in row) for row in _TOKENIZERS):
         yield f"{folder} holds no tokenizer: neither tokenizer.json nor a vocabulary ({kind})"
     if not _WEIGHTLESS.search(kind):
@@ -166,6 +166,8 @@ def _file_problems(folder: Path) -> Iterator[str]:
     """What is wrong with the files directly in a folder, each said once."""
     damaged = set()
     for path in sorted(folder.iterdir()):
+        if path.is_dir() and path.suffix in _WEIGHT_SUFFIXES:
+            yield f"{path} is a folder, no file of weights"
         if path.is_dir() or path.name in _EMPTY_NAMES:
             continue
         if problem := presence_problem(path) or file_problem(path):

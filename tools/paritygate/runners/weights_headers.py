@@ -104,11 +104,18 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
         for name, entry in sorted(header.items(), key=lambda row: row[1]["data_offsets"]):
             first, last = entry["data_offsets"]
             bits = math.prod(entry["shape"]) * _BITS.get(entry["dtype"], 0)
-            if first != end or last < first or (entry["dtype"] in _BITS and (last - first) * 8 != bits):
+            if (
+                first != end
+                or last < first
+                or min(entry["shape"], default=0) < 0
+                or (entry["dtype"] in _BITS and (last - first) * 8 != bits)
+            ):
                 return {}, f"{path} has a header that contradicts itself at {name!r:.80}"
             end = last
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         return {}, f"{path} has no readable safetensors header ({type(error).__name__})"
+    if not header:
+        return header, f"{path} holds no tensors"
     expected = 8 + length + end
     return header, "" if size == expected else f"{path} has {size} bytes, its header says {expected}"
 
