@@ -299,6 +299,17 @@ def test_the_reference_alone_needs_no_candidate_hardware(case):
     assert found(case, legs=(case.reference,)) == []
 
 
+def test_a_component_that_is_a_link_to_a_folder_is_part_of_what_a_report_rests_on(case, tmp_path):
+    unet, elsewhere = case.root / "model" / "unet", tmp_path / "elsewhere"
+    unet.rename(elsewhere)
+    unet.symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(case.root / "model")
+    before = sound.check(case).fingerprint
+    assert before == sound.check(case).fingerprint
+    (elsewhere / "config.json").write_text("{}")
+    assert sound.check(case).fingerprint not in ("", before)
+
+
 def test_the_tables_are_sorted():
     for table in (RUNNERS, drivers.SKUS):
         assert list(table) == sorted(table)
