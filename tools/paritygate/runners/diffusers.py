@@ -67,6 +67,8 @@ def run(job: Job, writer: Writer) -> None:
         writer.setting("attention_backend", ", then ".join(backends))
     for name, found in observer.dtypes.items():
         writer.setting(f"dtype.{name}", found)
+    for name, others in observer.casts.items():
+        writer.setting(f"casts.{name}", others)
     report_flags(flags, numeric_flags(device_of(pipeline)), writer)
     report_features(pipeline, job, work, writer)
 

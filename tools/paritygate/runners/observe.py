@@ -61,16 +61,27 @@ class Observer:
     def dtypes(self) -> dict[str, str | None]:
         """Setting below ``dtype.`` -> dtypes by comma: what went in or came out of each component.
 
-        ``<component>.in``, ``.out`` and ``.inside`` are there only where they differ from that.
+        ``<component>.in`` and ``.out`` are there only where they differ from that.
         """
         found: dict[str, str | None] = {}
         for name in sorted(self.inputs.keys() | self.outputs.keys()):
             sides = {"in": self.inputs.get(name, set()), "out": self.outputs.get(name, set())}
-            sides["inside"] = self.inside.get(name, set())
             both = sides["in"] | sides["out"]
             found[name] = ", ".join(sorted(both)) or None
             own = {side: kinds for side, kinds in sides.items() if kinds and kinds != both}
             found |= {f"{name}.{side}": ", ".join(sorted(kinds)) for side, kinds in own.items()}
+        return found
+
+    @property
+    def casts(self) -> dict[str, str]:
+        """Component -> dtypes of its layers that neither went in nor came out, or ``none``.
+
+        Of every component whose layers were watched, so that a cast of one leg alone is a difference.
+        """
+        found = {}
+        for name, kinds in sorted(self.inside.items()):
+            others = kinds - self.inputs.get(name, set()) - self.outputs.get(name, set())
+            found[name] = ", ".join(sorted(others)) or "none"
         return found
 
     @contextlib.contextmanager

@@ -79,6 +79,7 @@ def test_what_took_effect_is_observed_and_observing_changes_nothing(runner, make
         "flags.autocast": False, "flags.default_dtype": "float32", "flags.deterministic_algorithms": False,
         "flags.float32_matmul_precision": "highest",
         "dtype.text_encoder": "float32", "dtype.unet": "float32", "dtype.vae": "float32",
+        "casts.text_encoder": "none", "casts.unet": "none", "casts.vae": "none",
         "config.guidance_scale": 3.0, "config.height": 32, "config.width": 32, "config.negative_prompt": "",
         "config.num_inference_steps": 3, "config.scheduler.class": "DDIMScheduler",
         "config.vae.scaling_factor": json.loads((MODEL / "vae" / "config.json").read_text())["scaling_factor"],

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from paritygate.compare.checklist import checklist
 from paritygate.errors import LegError
 
 from .conftest import DIGITS
@@ -55,8 +56,10 @@ pipeline.unet.forward = cast
 def test_a_cast_inside_a_component_shows_although_its_weights_and_its_outputs_do_not(run, picture_job, prepared):
     ran = run(picture_job(adapter=prepared(CAST)))
     assert ran.settings["dtype.unet"] == "float32"
-    assert "bfloat16" in ran.settings["dtype.unet.inside"]
-    assert "dtype.text_encoder.inside" not in ran.settings
+    assert ran.settings["casts.unet"] == "bfloat16"
+    assert ran.settings["casts.text_encoder"] == "none"
+    rows = checklist(run(picture_job()).effective, ran.effective, ())
+    assert {row.field for row in rows if row.verdict == "undeclared"} == {"casts.unet"}
 
 
 def test_hooks_stay_out_of_parts_that_are_compiled_in_either_way():
