@@ -15,13 +15,14 @@ import torch
 
 #: Method of a pipeline -> those of its arguments that are reported as they came in.
 _ARGUMENTS = {"encode_prompt": ("negative_prompt", "max_sequence_length"), "get_timesteps": ("strength",)}
+_LAYERS = (torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 _PROCESSORS = {"AttnProcessor": "eager", "AttnProcessor2_0": "native"}
 
 
 class Observation:
     """One call: timesteps, the latents of the first step, rows of token ids, arguments, dtypes and digests.
 
-    ``flags``: the switches before it.
+    ``layers``: component -> dtypes that its layers gave. ``flags``: the switches before it.
     """
 
     def __init__(self, on_step: Callable[[int], None]) -> None:
@@ -31,6 +32,7 @@ class Observation:
         self.tokens: dict[str, list[list[list[int]]]] = {}
         self.arguments: dict[str, Any] = {}
         self.dtypes: dict[str, set[str]] = {}
+        self.layers: dict[str, set[str]] = {}
         self.encoded: dict[str, Any] = {}
         self.flags = flags()
 
@@ -43,6 +45,7 @@ def observed(pipeline: Any, on_step: Callable[[int], None]) -> Iterator[Observat
         for name, component in pipeline.components.items():
             if isinstance(component, torch.nn.Module):
                 _watch_component(seen, name, component, stack)
+                _watch_layers(seen, name, component, stack)
         for name, wanted in _ARGUMENTS.items():
             if hasattr(pipeline, name):
                 _replace(pipeline, name, _arguments(seen, getattr(pipeline, name), wanted), stack)
@@ -123,6 +126,15 @@ def _watch_component(seen: Observation, name: str, component: torch.nn.Module, s
         stack.callback(component.register_forward_pre_hook(tokens, with_kwargs=True).remove)
     if hasattr(component, "encode"):
         _replace(component, "encode", _encoded(seen, name, component.encode), stack)
+
+
+def _watch_layers(seen: Observation, name: str, component: torch.nn.Module, stack: contextlib.ExitStack) -> None:
+    def hook(_module: Any, _args: Any, output: Any) -> None:
+        seen.layers.setdefault(name, set()).update(_dtypes(output))
+
+    for module in component.modules():
+        if isinstance(module, _LAYERS):
+            stack.callback(module.register_forward_hook(hook).remove)
 
 
 def _arguments(seen: Observation, method: Callable[..., Any], wanted: tuple[str, ...]) -> Callable[..., Any]:

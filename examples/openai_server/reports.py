@@ -91,6 +91,10 @@ def _settings(pipeline: Any, seen: Observation, size: Mapping[str, int]) -> dict
         "batch_size": 1,
         "device": str(pipeline.device),
         "threads": torch.get_num_threads(),
+        **{
+            f"casts.{name}": ", ".join(sorted(found - seen.dtypes.get(name, set()))) or "none"
+            for name, found in sorted(seen.layers.items())
+        },
         **{f"conditioning.{name}": f"sha256:{found.hexdigest()}" for name, found in seen.encoded.items()},
         **{f"config.{name}": _scalar(value) for name, value in sorted(config.items())},
         **{f"dtype.{name}": ", ".join(sorted(found)) or None for name, found in sorted(seen.dtypes.items())},

@@ -153,7 +153,7 @@ def test_a_program_that_git_does_not_hold_keeps_a_draft_from_counting(demo):
     ]
 
 
-@pytest.mark.parametrize("name", ["../x", "UP"])
+@pytest.mark.parametrize("name", ["../x", "UP", ""])
 def test_a_name_that_cannot_be_one_is_a_mistake_of_usage(demo, name):
     code, _, err = demo.call("golden", "create", "demo", "--name", name)
     assert (code, "is no name of a golden" in err) == (2, True)

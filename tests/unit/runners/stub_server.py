@@ -134,7 +134,9 @@ class Handler(BaseHTTPRequestHandler):
     def create(self, fields: dict) -> None:
         name = "../../etc" if "bad-id" in self.server.words else f"video_{len(self.server.jobs)}-{fields.get('seed')}"
         self.server.jobs[name] = 0
-        self.answer(json.dumps({"id": name, "object": "video", "status": "queued", "progress": 0}).encode())
+        status = 202 if "accepts" in self.server.words else 200
+        state = {"id": name, "object": "video", "status": "queued", "progress": 0}
+        self.answer(json.dumps(state).encode(), status=status)
 
     def videos(self) -> None:
         words = self.server.words

@@ -405,6 +405,11 @@ def test_a_clip_is_asked_for_waited_for_and_stored_as_it_comes(tmp_path, clips):
     assert (writer.directory / stored["path"]).read_bytes() == clips["1"]
 
 
+def test_a_job_may_be_answered_as_accepted(tmp_path, clips):
+    _, writer = leg.ask(tmp_path, "accepts", clips=clips, probe=[], **VIDEO)
+    assert len(outputs(writer)["000"]["media"]) == 1
+
+
 @pytest.mark.parametrize(("words", "exercised"), [((), True), (("ignore:seed",), False)])
 def test_frames_of_clips_tell_whether_a_field_had_an_effect(tmp_path, clips, words, exercised):
     _, writer = leg.ask(tmp_path, *words, clips={**clips, "None": clips["1"]}, **VIDEO)

@@ -45,6 +45,8 @@ _HINTS = MappingProxyType(
 _KEPT_IN_TARGET = "/%?&=+:@!$'()*,;~-._"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PORTS = {"http": 80, "https": 443}
+#: Done, created, accepted: a job that is made may be answered with any of them.
+_DONE = (200, 201, 202)
 _UNAVAILABLE = frozenset({429, *range(500, 600)})
 
 
@@ -108,7 +110,7 @@ class Client:
         attempts: int = _CONNECT_ATTEMPTS,
         is_whole_path: bool = False,
     ) -> Iterator[Answer]:
-        """Send one request, and give its answer once its headers are there and say 200.
+        """Send one request, and give its answer once its headers are there and say 200, or 201 and 202 to a POST.
 
         Args:
             deadline: for everything, the body of the answer too.
@@ -137,7 +139,7 @@ class Client:
                 response = self._sent(connection, method, target, body=body, headers=headers or {})
             # One that ends with its connection owns the socket.
             with contextlib.closing(response):
-                self._check(what, response)
+                self._check(what, response, accepted=_DONE if method == "POST" else _DONE[:1])
                 yield Answer(response, what=what, broken=broken)
         finally:
             connection.close()
@@ -188,7 +190,7 @@ class Client:
             # Without its cause: a traceback would show words of the server, and the key among them, as they came.
             raise LegError(f"{what}: {self.clean(_reason(error))}", kind="crash") from None
 
-    def _check(self, what: str, response: BaseHTTPResponse) -> None:
+    def _check(self, what: str, response: BaseHTTPResponse, *, accepted: tuple[int, ...]) -> None:
         if 300 <= response.status < 400:
             place = self.clean(response.headers.get("location", "nowhere"))
             raise LegError(
@@ -196,7 +198,7 @@ class Client:
                 kind="crash",
                 hint="give the address itself",
             )
-        if response.status != 200:
+        if response.status not in accepted:
             message = f"{what} was answered with HTTP {response.status}{self._said(response)}"
             if response.status in _UNAVAILABLE and is_public(self._host):
                 raise InfrastructureError(message)

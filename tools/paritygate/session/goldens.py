@@ -59,7 +59,8 @@ def create_draft(
         InfrastructureError: when it broke for nothing but the network.
         GoldenError: when the draft cannot be written.
     """
-    _check_name(name or case.id)
+    name_of = case.id if name is None else name
+    _check_name(name_of)
     leg = _generator(case)
     case = msgspec.structs.replace(case, reference=leg)
     commit = git(case.root, "rev-parse", "HEAD")
@@ -74,7 +75,7 @@ def create_draft(
         dirty = True
     progress(Progress(case=case.id, stage="draft"))
     made = _made(case, leg, run_dir, commit=commit, dirty=dirty, name=name, reasons=reasons)
-    target = drafts_folder(project) / (name or case.id) / run_id
+    target = drafts_folder(project) / name_of / run_id
     golden = write_draft(case, leg, record, items=items_of(case), run_dir=run_dir, made=made, target=target)
     return Created(target, golden)
 
