@@ -50,11 +50,13 @@ def _guard(leash: int, worker: int) -> int:
     # The harness ends a leg by SIGTERM to all of it, and the worker has a grace period then.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
-    while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == worker:
-            _ending.acquire()
-            return status
+    pid, status = 0, 1
+    # Without children: the other thread has ended and collected the worker, and ends this process when it has cleaned up.
+    with contextlib.suppress(ChildProcessError):
+        while pid != worker:
+            pid, status = os.waitpid(-1, 0)
+    _ending.acquire()
+    return status
 
 
 def _watch(leash: int) -> None:
