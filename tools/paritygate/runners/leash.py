@@ -51,7 +51,7 @@ def _guard(leash: int, worker: int) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
     pid, status = 0, 1
-    # Without children: the other thread has ended and collected the worker, and ends this process when it has cleaned up.
+    # Without children: the other thread has collected the worker, and ends this process when it has cleaned up.
     with contextlib.suppress(ChildProcessError):
         while pid != worker:
             pid, status = os.waitpid(-1, 0)
