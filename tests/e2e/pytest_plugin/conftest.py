@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.conftest import parts, private_caches
 
 from paritygate.manifest.contract import contract
 from paritygate.manifest.index import load_cases
 from paritygate.manifest.project import find_project
 from paritygate.manifest.registries import load_registries
 from paritygate.media.digests import tree_digest
+
+__all__ = ["parts", "private_caches"]
 
 
 @dataclass(frozen=True)
