@@ -184,7 +184,7 @@ def test_equal_sides_name_nothing(judged):
         ("B50", {"noise_device": "cuda", "sampler_noise": "cpu", "dtype": "float16"},
          {"noise.device", "sampler_noise.device", "dtype.unet"}),
         ("B55", {"compiled": "default"}, {"compile.mode"}),
-        ("B57", {"lora_scale": 0.8}, {"lora.scale"}),
+        ("LoRA", {"lora_scale": 0.8}, {"lora.scale"}),
         ("B63", {"vae_encode_dtype": "bfloat16"}, {"dtype.vae.encode"}),
         ("B65", {"attention_backend": "eager"}, {"attention_backend"}),
         ("B71", {"truncated": True}, {"token_ids"}),
