@@ -13,13 +13,12 @@ from paritygate.errors import LegError
 from paritygate.records.codec import dumps
 from paritygate.records.store import write_text_atomic
 from paritygate.runners import delivery
-from paritygate.runners.failures import classify_exit
-from paritygate.runners.job import DELIVERY_FOLDER, Job, Writer
+from paritygate.runners.failures import Failure, classify_exit
+from paritygate.runners.job import DELIVERY_FOLDER, LOG_NAME, Job, Writer
 from paritygate.runners.leglog import settle
 
 REQUEST_NAME = "request.json"
 REQUEST_SCHEMA_VERSION = 1
-_LOG_NAME = "log.txt"
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 
@@ -99,17 +98,33 @@ def environment(job: Job, base: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def _run(command: list[str], job: Job) -> None:
+def started(command: list[str], job: Job, *, what: str = "") -> subprocess.Popen[bytes]:
+    """A program of the leg in its folder and environment; what it prints goes to the leg's log.
+
+    Not a session of its own: the harness ends what is below the leg's worker.
+
+    Raises:
+        LegError: when it cannot be started; ``what`` stands before its name.
+    """
     cwd = Path(job.root) / job.spec["cwd"] if "cwd" in job.spec else Path(job.directory)
     try:
-        process = subprocess.Popen(command, cwd=cwd, env=environment(job, os.environ), stdin=subprocess.DEVNULL)
+        return subprocess.Popen(command, cwd=cwd, env=environment(job, os.environ), stdin=subprocess.DEVNULL)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise LegError(
-            f"cannot start {command[0]} in {cwd}: {reason}", kind="crash",
+            f"cannot start {what}{command[0]} in {cwd}: {reason}", kind="crash",
             hint="name a program on PATH, or one relative to cwd",
         ) from error  # fmt: skip
+
+
+def ended(code: int, job: Job) -> Failure:
+    """Why a program of the leg ended badly, once everything that it printed stands in the log."""
+    settle()
+    return classify_exit(code, Path(job.directory) / LOG_NAME)
+
+
+def _run(command: list[str], job: Job) -> None:
+    process = started(command, job)
     if code := process.wait():
-        settle()
-        failure = classify_exit(code, Path(job.directory) / _LOG_NAME)
+        failure = ended(code, job)
         raise LegError(f"{Path(command[0]).name} {failure.message}", kind=failure.kind)

@@ -10,6 +10,8 @@ import msgspec
 from paritygate.manifest.case import InputMedia, Item, Output
 from paritygate.records.model import OutputItem
 
+#: What a leg and everything that it starts print, below the leg's folder.
+LOG_NAME = "log.txt"
 #: Where a command puts its outputs, below the leg's folder. They move to ``outputs/`` when they have been read.
 DELIVERY_FOLDER = "delivery"
 

@@ -27,14 +27,13 @@ from paritygate.records.model import (
 from paritygate.records.redact import redact_data
 from paritygate.records.store import write_text_atomic
 from paritygate.runners.failures import FAILURE_NAME, KINDS, Failure, classify_exit, shorten
-from paritygate.runners.job import DELIVERY_FOLDER, Job, Outputs
+from paritygate.runners.job import DELIVERY_FOLDER, LOG_NAME, Job, Outputs
 from paritygate.runners.process import MAX_LOG_BYTES, Outcome, run_process
 from paritygate.runners.table import find_runner
 
 _T = TypeVar("_T")
 
 JOB_NAME = "job.json"
-LOG_NAME = "log.txt"
 
 #: Libraries read their thread count from these; one thread is repeatable, and two can be 100 times slower when shared.
 _THREAD_VARIABLES = (

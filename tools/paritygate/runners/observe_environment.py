@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,9 +10,10 @@ from typing import Any
 
 import torch
 
+from paritygate.runners.probe import git
+
 #: Modules whose version, place and revision are recorded. Sorted.
 _MODULES = ("accelerate", "diffusers", "numpy", "peft", "safetensors", "tokenizers", "torch", "transformers")
-_GIT_TIMEOUT_S = 20
 _CUDA, _CUDNN = torch.backends.cuda, torch.backends.cudnn
 #: Switch -> how it is read.
 _FLAGS: Mapping[str, Callable[[], Any]] = MappingProxyType(
@@ -91,25 +90,8 @@ def _shown(folder: Path, root: Path) -> str:
 
 def _checkout(folder: Path) -> dict[str, Any]:
     """Commit and cleanliness of the git checkout that a folder lies in; nothing where there is none."""
-    revision = _git(folder, "rev-parse", "HEAD")
+    revision = git(str(folder), "rev-parse", "HEAD")
     if not revision:
         return {}
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    changes = git(str(folder), "status", "--porcelain", "--untracked-files=no")
     return {"revision": revision, "dirty": bool(changes)}
-
-
-def _git(folder: Path, *words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words],  # noqa: S607 - the git of the leg's own environment
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_GIT_TIMEOUT_S,
-            check=False,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

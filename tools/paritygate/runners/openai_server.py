@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import subprocess
 import time
@@ -13,10 +12,9 @@ from pathlib import Path
 import psutil
 
 from paritygate.errors import InfrastructureError, LegError
-from paritygate.runners.command import environment, filled
-from paritygate.runners.failures import classify_exit, first_error_line
-from paritygate.runners.job import Job
-from paritygate.runners.leglog import settle
+from paritygate.runners.command import ended, filled, started
+from paritygate.runners.failures import first_error_line
+from paritygate.runners.job import LOG_NAME, Job
 from paritygate.runners.openai_client import Client, StatusError
 from paritygate.runners.openai_wire import Deadline
 
@@ -33,9 +31,9 @@ _SHUT = (401, 403)
 class Server:
     """A server process. What it prints goes where this process prints, to the leg's log."""
 
-    def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], job: Job) -> None:
         self.child = child
-        self._log = log
+        self._job = job
 
     def check(self, wait_s: float = 0.0) -> None:
         """Nothing, while the process runs.
@@ -48,8 +46,7 @@ class Server:
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.child.wait(timeout=wait_s)
-            settle()
-            failure = classify_exit(code, self._log)
+            failure = ended(code, self._job)
             raise LegError(f"the server {failure.message}", kind=failure.kind)
 
     def stop(self) -> None:
@@ -75,14 +72,7 @@ def start(job: Job, port: int) -> Server:
     """
     model = {} if job.model_dir is None else {"model": job.model_dir}
     command = filled(job.spec["server"], {"port": str(port), "python": job.python, **model})
-    folder = Path(job.root, job.spec["cwd"]) if "cwd" in job.spec else Path(job.directory)
-    try:
-        # Not a session of its own: the harness ends what is below the leg's worker.
-        child = subprocess.Popen(command, cwd=folder, env=environment(job, os.environ), stdin=subprocess.DEVNULL)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise LegError(f"cannot start the server {command[0]} in {folder}: {reason}", kind="crash") from error
-    return Server(child, Path(job.directory) / "log.txt")
+    return Server(started(command, job, what="the server "), job)
 
 
 def free_port() -> int:
@@ -142,7 +132,7 @@ def wait_ready(client: Client, path: str, *, seconds: float, server: Server | No
         if not deadline.left_s:
             if isinstance(last, InfrastructureError):
                 raise last
-            line = first_error_line(Path(job.directory) / "log.txt")
+            line = first_error_line(Path(job.directory) / LOG_NAME)
             heard = f"; log: {line}" if line else ""
             message = f"the server was not ready within {deadline.words}{heard}; last: {last.message}"
             hint = "name the path that answers 200 once it is ready: health" if isinstance(last, StatusError) else ""

@@ -66,10 +66,13 @@ def git(folder: str, *words: str) -> str:
     try:
         done = subprocess.run(
             ["git", "-C", folder, *words],  # noqa: S607 - the git of the leg's own PATH
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=30,
             check=True,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
         )
     except (OSError, subprocess.SubprocessError):
         return ""
