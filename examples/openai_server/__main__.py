@@ -23,10 +23,10 @@ def main() -> int:
     if not (asked.model / "model_index.json").is_file():
         parser.error(f"cannot load {asked.model}: it has no model_index.json")
     # PyTorch takes seconds to load, so not before the arguments are known to be good.
-    import uvicorn  # noqa: PLC0415
+    import uvicorn  # noqa: PLC0415 - a heavy import
 
-    from openai_server.app import build  # noqa: PLC0415
-    from openai_server.engine import Engine  # noqa: PLC0415
+    from openai_server.app import build  # noqa: PLC0415 - loads PyTorch
+    from openai_server.engine import Engine  # noqa: PLC0415 - loads PyTorch
 
     try:
         engine = Engine(asked.model, threads=asked.threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from paritygate.cli import main as command_line
 from paritygate.gates.evidence import Evidence, evidence_digest
 from paritygate.manifest.case import Case, Ci, Coverage, Item, Leg, Measure, Measurement, Model, Output
 from paritygate.media.images import encode_png
@@ -123,6 +124,15 @@ def write_leg(run_dir: Path, name: str, images: dict[str, list[np.ndarray]], **c
         message="", log=f"{name}/log.txt", items=tuple(items), effective=effective(),
     )  # fmt: skip
     return msgspec.structs.replace(leg, **changes)
+
+
+def run_command(capsys: Any, words: Sequence[str]) -> tuple[int, str, str]:
+    """Run a command in this process; its exit code, output and error output."""
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(list(words))
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.out + captured.err
+    return int(ended.value.code or 0), captured.out, captured.err
 
 
 @pytest.fixture(scope="session", autouse=True)

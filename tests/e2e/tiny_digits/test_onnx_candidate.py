@@ -24,7 +24,7 @@ def adapter() -> ModuleType:
 
 @pytest.mark.parametrize(("steps", "changes"), [(20, {}), (7, {"steps_offset": 0}), (50, {"set_alpha_to_one": True})])
 def test_the_schedule_is_that_of_diffusers(adapter: ModuleType, steps: int, changes: dict[str, Any]) -> None:
-    from diffusers import DDIMScheduler  # noqa: PLC0415
+    from diffusers import DDIMScheduler  # noqa: PLC0415 - a heavy import
 
     config = SCHEDULER | changes
     scheduler = DDIMScheduler.from_config(config)

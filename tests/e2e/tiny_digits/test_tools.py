@@ -82,7 +82,7 @@ def test_two_steps_of_training_leave_a_complete_pipeline(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert "denoiser: step 2 of 2" in done.stdout
 
-    from safetensors import safe_open  # noqa: PLC0415
+    from safetensors import safe_open  # noqa: PLC0415 - a heavy import
 
     with safe_open(tmp_path / "model" / "text_encoder" / "model.safetensors", framework="np") as tensors:
         assert all(name.startswith("text_model.") for name in tensors.keys())  # noqa: SIM118 - not a mapping

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from tests.unit.conftest import run_command
 
-from paritygate.cli import main as command_line
 from paritygate.goldens.store import Ref
 from paritygate.manifest.project import find_project
 from paritygate.media.digests import tree_digest
@@ -98,11 +98,7 @@ class Demo:
 
     def call(self, *words: str) -> tuple[int, str, str]:
         """Run a command; its exit code, output and error output."""
-        with pytest.raises(SystemExit) as ended:
-            command_line.main(list(words))
-        captured = self.capsys.readouterr()
-        assert "Traceback" not in captured.out + captured.err
-        return int(ended.value.code or 0), captured.out, captured.err
+        return run_command(self.capsys, words)
 
     def json(self, *words: str) -> tuple[int, Any]:
         code, out, err = self.call(*words, "--json")

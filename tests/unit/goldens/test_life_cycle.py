@@ -170,23 +170,8 @@ def test_a_folder_of_goldens_that_cannot_be_read_is_named(demo, monkeypatch):
         local(project, Ref("demo", 1, ""))
 
 
-def test_weights_that_nothing_shows_are_not_the_revision(demo, monkeypatch, tmp_path):
-    weights = tmp_path / "weights"
-    weights.mkdir()
-    (weights / "weights.bin").write_bytes(b"any")
-    monkeypatch.setenv("DEMO_MODEL", str(weights))
-    path = demo.root / "cases/demo.case.yaml"
-    line = next(line for line in path.read_text().splitlines() if line.startswith("model:"))
-    pinned = f"model: {{id: demo-model, revision: {'a' * 40}, weights: trained, path_env: DEMO_MODEL}}"
-    path.write_text(path.read_text().replace(line, pinned))
-    demo.commit()
-    _, created = demo.json("golden", "create", "demo")
-    (reason,) = created["reasons"]
-    assert reason.startswith(f"the weights of demo-model were not verified against the revision {'a' * 40}")
-
-
-def test_the_snapshot_of_a_commit_in_the_hubs_cache_is_that_revision(demo, monkeypatch, tmp_path):
-    weights = tmp_path / "snapshots" / ("a" * 40)
+def reasons_with_weights_in(demo, monkeypatch, weights: Path) -> list[str]:
+    """Why a draft cannot be promoted whose weights are a commit of the hub, found in a folder."""
     weights.mkdir(parents=True)
     (weights / "weights.bin").write_bytes(b"any")
     monkeypatch.setenv("DEMO_MODEL", str(weights))
@@ -196,7 +181,17 @@ def test_the_snapshot_of_a_commit_in_the_hubs_cache_is_that_revision(demo, monke
     path.write_text(path.read_text().replace(line, pinned))
     demo.commit()
     _, created = demo.json("golden", "create", "demo")
-    assert (created["promotable"], created["reasons"]) == (True, [])
+    assert created["promotable"] == (not created["reasons"])
+    return created["reasons"]
+
+
+def test_weights_that_nothing_shows_are_not_the_revision(demo, monkeypatch, tmp_path):
+    (reason,) = reasons_with_weights_in(demo, monkeypatch, tmp_path / "weights")
+    assert reason.startswith(f"the weights of demo-model were not verified against the revision {'a' * 40}")
+
+
+def test_the_snapshot_of_a_commit_in_the_hubs_cache_is_that_revision(demo, monkeypatch, tmp_path):
+    assert reasons_with_weights_in(demo, monkeypatch, tmp_path / "snapshots" / ("a" * 40)) == []
 
 
 def test_an_edited_draft_is_not_promoted(demo, make):

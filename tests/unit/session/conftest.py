@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.conftest import run_command
 
-from paritygate.cli import main as command_line
 from paritygate.media.digests import tree_digest
 from paritygate.records.model import RunRecord
 from paritygate.records.store import RECORD_NAME, read_record
@@ -120,11 +120,7 @@ class Demo:
 
     def call(self, *words: str) -> tuple[int, str, str]:
         """Run a command; its exit code, output and error output."""
-        with pytest.raises(SystemExit) as ended:
-            command_line.main(list(words))
-        captured = self.capsys.readouterr()
-        assert "Traceback" not in captured.out + captured.err
-        return int(ended.value.code or 0), captured.out, captured.err
+        return run_command(self.capsys, words)
 
     def run(self, *words: str) -> tuple[int, dict[str, Any]]:
         """``paritygate run demo --json``: the exit code and the case's result."""

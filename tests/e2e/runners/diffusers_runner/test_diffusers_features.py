@@ -1,12 +1,15 @@
 """Caches, adapters, compilation, offload and attention backends: on with evidence, or refused."""
 
 import hashlib
+import importlib.util
 
 import msgspec
 import numpy as np
 import pytest
 
 from paritygate.errors import LegError
+
+from .conftest import DIGITS
 
 FIRST_BLOCK = "FirstBlockCacheConfig"
 
@@ -16,11 +19,9 @@ def adapter(tmp_path):
     """Writes a LoRA for the digits' UNet and says it as a manifest would."""
 
     def write(*, scale=1.0, strength=0.3, prefix="unet.", name="adapter.safetensors", seed=0) -> dict:
-        import torch  # noqa: PLC0415
-        from diffusers import UNet2DConditionModel  # noqa: PLC0415
-        from safetensors.torch import save_file  # noqa: PLC0415
-
-        from .conftest import DIGITS  # noqa: PLC0415
+        import torch  # noqa: PLC0415 - a heavy import
+        from diffusers import UNet2DConditionModel  # noqa: PLC0415 - a heavy import
+        from safetensors.torch import save_file  # noqa: PLC0415 - a heavy import
 
         draw = torch.Generator().manual_seed(seed)
         layers = UNet2DConditionModel.from_pretrained(DIGITS / "unet").named_modules()
@@ -150,8 +151,6 @@ def test_an_adapter_that_is_not_the_one_or_does_nothing_is_refused(run, picture_
 
 
 def test_adapters_need_peft_and_the_error_says_how_to_get_it(run, picture_job, adapter, monkeypatch):
-    import importlib.util  # noqa: PLC0415
-
     wanted, found = adapter(), importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "peft" else found(name, *rest))
     with pytest.raises(LegError, match="lora needs the Python package 'peft'") as caught:
@@ -193,7 +192,7 @@ def test_offload_without_a_card_is_a_failure_of_the_backend(run, picture_job, of
 
 @pytest.mark.parametrize("make", ["clip_job", "picture_job"])
 def test_an_attention_backend_that_quietly_becomes_another_is_a_failure_of_the_backend(run, request, make, monkeypatch):
-    import diffusers  # noqa: PLC0415
+    import diffusers  # noqa: PLC0415 - a heavy import
 
     monkeypatch.setattr(diffusers.ModelMixin, "set_attention_backend", lambda self, backend: None)
     with pytest.raises(LegError, match="'_native_math' was asked for, the layers use 'native'") as caught:
@@ -212,7 +211,7 @@ def test_an_attention_backend_of_a_package_that_is_not_there_is_a_failure_of_the
 
 
 def test_a_card_that_is_not_there_is_a_failure_of_the_backend(run, picture_job, monkeypatch):
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - a heavy import
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(LegError, match=r"runs on cuda:1, and PyTorch .* finds no card") as caught:

@@ -49,8 +49,8 @@ def run(runner, job: Job) -> tuple[Effective, dict[str, np.ndarray]]:
 
 
 def test_what_took_effect_is_observed_and_observing_changes_nothing(runner, make_job, shared_noise):
-    import torch  # noqa: PLC0415
-    from diffusers import StableDiffusionPipeline  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - a heavy import
+    from diffusers import StableDiffusionPipeline  # noqa: PLC0415 - a heavy import
 
     path, noise = shared_noise
     effective, images = run(runner, make_job(latents=path))
@@ -126,9 +126,9 @@ def test_half_precision_is_what_ran_and_its_noise_is_the_noise_handed_out(runner
 
 
 def test_only_the_exact_rounding_of_the_noise_handed_out_counts_as_it(runner):
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - a heavy import
 
-    from paritygate.runners.diffusers_settings import is_scaled  # noqa: PLC0415
+    from paritygate.runners.diffusers_settings import is_scaled  # noqa: PLC0415 - loads PyTorch
 
     given = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 4, 8, 8), dtype=np.float32))
     handed = given.to(torch.bfloat16)

@@ -22,8 +22,8 @@ def edit_job(picture_job):
 
 
 def test_a_picture_is_redrawn_as_the_pipeline_alone_would_and_its_path_is_observed(run, edit_job, put_input, picture):
-    import torch  # noqa: PLC0415
-    from diffusers import StableDiffusionImg2ImgPipeline  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - a heavy import
+    from diffusers import StableDiffusionImg2ImgPipeline  # noqa: PLC0415 - a heavy import
 
     job = edit_job(put_input("image", picture))
     ran = run(job)
@@ -64,9 +64,9 @@ def test_a_mask_is_grey_and_a_picture_under_it_is_filled(run, edit_job, put_inpu
 def test_the_first_frame_of_a_clip_is_the_image_of_its_pipeline(
     run, clip_job, put_input, picture, tmp_path, monkeypatch
 ):
-    import diffusers  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-    from diffusers.pipelines.wan import pipeline_wan_i2v  # noqa: PLC0415
+    import diffusers  # noqa: PLC0415 - a heavy import
+    import torch  # noqa: PLC0415 - a heavy import
+    from diffusers.pipelines.wan import pipeline_wan_i2v  # noqa: PLC0415 - a heavy import
 
     # Its pipeline cleans prompts with ftfy and does not ask whether that is installed.
     monkeypatch.setattr(pipeline_wan_i2v, "ftfy", type("ftfy", (), {"fix_text": str}), raising=False)
@@ -120,7 +120,7 @@ def test_a_layered_output_gets_its_picture_with_alpha(runner, picture_job, put_i
 def test_a_sound_at_the_rate_of_the_pipeline_is_handed_over_and_another_rate_is_refused(
     runner, picture_job, put_input, tmp_path
 ):
-    import soundfile  # noqa: PLC0415
+    import soundfile  # noqa: PLC0415 - a heavy import
 
     class Sounds:
         vae = type("Vae", (), {"config": type("Config", (), {"sampling_rate": 16000})})

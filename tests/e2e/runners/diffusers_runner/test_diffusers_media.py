@@ -27,8 +27,8 @@ OLD_NUMPY_PROTOCOL = pytest.mark.filterwarnings("ignore:__array__ implementation
 
 
 def test_a_clip_is_what_the_pipeline_alone_makes_and_what_took_effect_is_observed(run, clip_job):
-    import torch  # noqa: PLC0415
-    from diffusers import WanPipeline  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - a heavy import
+    from diffusers import WanPipeline  # noqa: PLC0415 - a heavy import
 
     job = clip_job(items=2)
     ran = run(job)
@@ -168,8 +168,8 @@ def test_several_images_cannot_start_from_the_same_latents(run, picture_job, tmp
 
 @OLD_NUMPY_PROTOCOL
 def test_sound_is_stored_by_samples_at_the_rate_of_the_model(run, make_job, tmp_path):
-    import diffusers  # noqa: PLC0415
-    import torch  # noqa: PLC0415
+    import diffusers  # noqa: PLC0415 - a heavy import
+    import torch  # noqa: PLC0415 - a heavy import
 
     torch.manual_seed(0)
     blocks = {
@@ -193,7 +193,7 @@ def test_sound_is_stored_by_samples_at_the_rate_of_the_model(run, make_job, tmp_
 
 
 def test_a_clip_with_sound_is_one_encoded_file_or_two_raw_ones(runner, clip_job, picture):
-    from paritygate.runners.diffusers_outputs import made_of, store  # noqa: PLC0415
+    from paritygate.runners.diffusers_outputs import made_of, store  # noqa: PLC0415 - loads PyTorch
 
     class Pipeline:
         vocoder = type("Vocoder", (), {"config": type("Config", (), {"output_sampling_rate": 24000})})
@@ -216,7 +216,7 @@ def test_a_clip_with_sound_is_one_encoded_file_or_two_raw_ones(runner, clip_job,
 
 
 def test_images_that_a_safety_checker_blanked_are_no_output(runner, picture_job):
-    from paritygate.runners.diffusers_outputs import made_of  # noqa: PLC0415
+    from paritygate.runners.diffusers_outputs import made_of  # noqa: PLC0415 - loads PyTorch
 
     answer = type("Answer", (), {"images": np.zeros((1, 32, 32, 3), np.float32), "nsfw_content_detected": [True]})()
     with pytest.raises(LegError, match="blanked 1 of its images"):
@@ -224,7 +224,7 @@ def test_images_that_a_safety_checker_blanked_are_no_output(runner, picture_job)
 
 
 def test_layers_and_pictures_of_pillow_lie_side_by_side(runner, picture_job, picture):
-    from paritygate.runners.diffusers_outputs import made_of  # noqa: PLC0415
+    from paritygate.runners.diffusers_outputs import made_of  # noqa: PLC0415 - loads PyTorch
 
     layers = np.linspace(0, 1, 3 * 4 * 4 * 4, dtype=np.float16).reshape(3, 4, 4, 4)
     for images in ([layers, layers[::-1]], [list(layers), list(layers[::-1])]):
@@ -240,7 +240,7 @@ MANIFESTS = ("ltx2_t2va/ltx2-t2va", "qwen_image/qwen-image-t2i", "wan22_i2v/wan2
 
 @pytest.mark.parametrize("manifest", MANIFESTS)
 def test_the_requests_of_the_gpu_cases_are_what_their_classes_take(runner, clip_job, manifest):
-    import diffusers  # noqa: PLC0415
+    import diffusers  # noqa: PLC0415 - a heavy import
 
     project = find_project(ACCURACY)
     loaded = load_cases(project, load_registries(project), only=ACCURACY / f"{manifest}.case.yaml")

@@ -63,7 +63,7 @@ def test_a_cast_inside_a_component_shows_although_its_weights_and_its_outputs_do
 
 
 def test_hooks_stay_out_of_parts_that_are_compiled_in_either_way():
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - a heavy import
 
     from paritygate.runners.observe import is_compiled  # noqa: PLC0415 - loads PyTorch
 
@@ -107,7 +107,7 @@ def test_a_switch_that_a_stage_flips_and_leaves_is_named(run, picture_job, prepa
     try:
         ran = run(picture_job(adapter=prepared(body)))
     finally:
-        import torch  # noqa: PLC0415
+        import torch  # noqa: PLC0415 - a heavy import
 
         torch.set_float32_matmul_precision("highest")
     assert ran.settings["flags.float32_matmul_precision"] == "highest"
@@ -153,7 +153,7 @@ def test_weights_that_cannot_be_right_are_refused_before_anything_runs(
 
 
 def test_weights_that_may_be_wrong_are_listed(run, picture_job, digits_with):
-    import numpy as np  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415 - a heavy import
 
     def change(tensors):
         tensors[PROJECTION].fill(0)
@@ -180,8 +180,8 @@ def test_a_text_encoder_that_is_deaf_to_its_prompt_is_found_out(run, picture_job
 
 
 def test_loading_is_left_as_it_was(run, picture_job):
-    import diffusers  # noqa: PLC0415
-    import transformers  # noqa: PLC0415
+    import diffusers  # noqa: PLC0415 - a heavy import
+    import transformers  # noqa: PLC0415 - a heavy import
 
     before = [vars(kind)["from_pretrained"] for kind in (diffusers.ModelMixin, transformers.PreTrainedModel)]
     weights = run(picture_job()).effective.environment["weights"]

@@ -7,6 +7,8 @@ import pytest
 from paritygate.media.video import open_video
 from paritygate.records.canonical import sha256_bytes
 
+from .conftest import VIDEO
+
 #: Sizes that LTX-2 leaves open; the two branches of the denoiser and the vocoder stay what they are.
 CONNECTOR = {
     f"{branch}_connector_{key}": value
@@ -47,12 +49,10 @@ VISION = {
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     """A folder of random weights."""
-    import diffusers  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-    import transformers  # noqa: PLC0415
-    from diffusers.pipelines.ltx2 import LTX2TextConnectors, LTX2Vocoder  # noqa: PLC0415
-
-    from .conftest import VIDEO  # noqa: PLC0415
+    import diffusers  # noqa: PLC0415 - a heavy import
+    import torch  # noqa: PLC0415 - a heavy import
+    import transformers  # noqa: PLC0415 - a heavy import
+    from diffusers.pipelines.ltx2 import LTX2TextConnectors, LTX2Vocoder  # noqa: PLC0415 - a heavy import
 
     torch.manual_seed(0)
     marks = {"image_token_index": 60, "boi_token_index": 61, "eoi_token_index": 62, "mm_tokens_per_image": 4}
@@ -92,7 +92,7 @@ def sounding_job(clip_job, weights):
 
 
 def test_clip_and_sound_of_one_call_are_stored_each_at_its_own_rate(run, sounding_job):
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - a heavy import
 
     ran = run(sounding_job())
     roles = {media.role: media for media in ran.items[0].media}

@@ -41,7 +41,7 @@ def test_a_setting_of_one_side_only_is_named(run, picture_job, changes, named):
 
 
 def test_a_switch_of_the_process_is_named(run, picture_job, tmp_path):
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - a heavy import
 
     (tmp_path / "flip.py").write_text(FLIP)
     plain = run(picture_job())
