@@ -59,7 +59,7 @@ def compare_exact(
 
 def pending_stages(exact: Iterable[ExactResult], legs: Iterable[LegRecord]) -> tuple[str, ...]:
     """What legs said is still to come, whether an exact item or another stage, and did not come all the same."""
-    come = {entry.name for entry in exact if entry.status in ("equal", "different")}
+    come = {entry.name for entry in exact if entry.is_shown}
     stages = (stage for leg in legs if leg.effective for stage in leg.effective.pending)
     return tuple(dict.fromkeys(stage for stage in stages if stage not in come))
 

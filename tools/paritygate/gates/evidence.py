@@ -160,7 +160,7 @@ def _faults(record: RunRecord, profile: GateProfile) -> Iterator[str]:
     for entry in record.comparison.exact:
         if entry.status == "different":
             yield f"its {entry.name} differ"
-        elif entry.status in ("unreported", "pending") and entry.name in profile.exact:
+        elif not entry.is_shown and entry.name in profile.exact:
             yield f"it does not show {entry.name}, which the gate lists"
     for result in (apply_bound(bound, record.comparison) for bound in profile.bounds):
         if not result.satisfied:

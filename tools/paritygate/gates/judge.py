@@ -219,7 +219,7 @@ def _exact_reasons(comparison: Comparison, matched: GateProfile | None) -> Itera
 def _latents_reasons(comparison: Comparison, case: Case) -> Iterator[_Reason]:
     if case.initial_latents != "shared":
         return
-    shown = {entry.name for entry in comparison.exact if entry.status not in _NOT_SHOWN}
+    shown = {entry.name for entry in comparison.exact if entry.is_shown}
     if "initial_latents" not in shown:
         message = "the noise is declared as shared, and not every leg shows that it started from it (initial_latents)"
         yield _reason(Status.PROVISIONAL, "latents-unshown", message)

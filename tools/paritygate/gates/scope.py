@@ -77,7 +77,7 @@ def _effects(comparison: Comparison, legs: tuple[LegRecord, ...]) -> list[str]:
 
 
 def _layers(comparison: Comparison, case: Case, legs: tuple[LegRecord, ...]) -> list[str]:
-    shown = [entry.name for entry in comparison.exact if entry.status in ("equal", "different")]
+    shown = [entry.name for entry in comparison.exact if entry.is_shown]
     silent = [entry.name for entry in comparison.exact if entry.status == "unreported"]
     measured = [entry for entry in comparison.measurements if not entry.problem]
     layers = []

@@ -155,6 +155,11 @@ class ExactResult(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["equal", "different", "unreported", "pending"]
     detail: str
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether both legs showed it, so that it was compared."""
+        return self.status in ("equal", "different")
+
 
 class ChecklistRow(msgspec.Struct, frozen=True, kw_only=True):
     """One setting on both sides. ``note`` is the declared reason, or which leg did not report.

@@ -46,7 +46,7 @@ def legs_section(record: RunRecord, run_dir: Path) -> str:
 def unmeasured_section(record: RunRecord, case: Case | None) -> str:
     """What this run says nothing about. Without the case, what it asked for is not known."""
     comparison = record.comparison
-    silent = [entry for entry in comparison.exact if entry.status in ("unreported", "pending")]
+    silent = [entry for entry in comparison.exact if not entry.is_shown]
     lines = [f"- exact item {code(entry.name)}: {escape(entry.detail)}" for entry in silent]
     if case is not None and not case.measure.exact:
         lines.append("- exact layer: the case does not ask for it")
