@@ -11,10 +11,7 @@ from typing import Any
 import diffusers
 import torch
 
-from paritygate.errors import MediaError
-from paritygate.media.paths import contained
-from paritygate.records.canonical import sha256_file
-from paritygate.runners.diffusers_names import denoisers, near, refused
+from paritygate.runners.diffusers_names import declared_file, denoisers, near, refused
 from paritygate.runners.job import Job
 
 _CACHES = ("CacheConfig", "BroadcastConfig")
@@ -54,7 +51,10 @@ def load_lora(pipeline: Any, job: Job) -> None:
     if not hasattr(pipeline, "load_lora_weights"):
         raise refused(f"lora: {type(pipeline).__name__} takes no adapters")
     for number, adapter in enumerate(wanted):
-        path = _verified(job, str(adapter["path"]), str(adapter["sha256"]))
+        name = str(adapter["path"])
+        if Path(name).suffix != ".safetensors":
+            raise refused(f"lora: {name} is no safetensors file; other formats can run code while they are read")
+        path = declared_file(job, name, str(adapter["sha256"]), key="lora", kind="weights")
         try:
             pipeline.load_lora_weights(str(path.parent), weight_name=path.name, adapter_name=_adapter(number))
         except (KeyError, ValueError) as error:
@@ -158,18 +158,6 @@ def compiled_graphs() -> tuple[int, int]:
 def _need(distribution: str, key: str) -> None:
     if importlib.util.find_spec(distribution) is None:
         raise refused(f"{key} needs the Python package {distribution!r}", hint=f"pip install {distribution}")
-
-
-def _verified(job: Job, name: str, sha256: str) -> Path:
-    try:
-        path = contained(Path(job.root), name)
-    except MediaError as error:
-        raise refused(f"lora: {error}") from error
-    if path.suffix != ".safetensors":
-        raise refused(f"lora: {name} is no safetensors file; other formats can run code while they are read")
-    if (found := sha256_file(path).removeprefix("sha256:")) != sha256.removeprefix("sha256:"):
-        raise refused(f"lora: {name} has the sha256 {found}, the manifest says {sha256}", kind="weights")
-    return path
 
 
 def _adapter(number: int) -> str:

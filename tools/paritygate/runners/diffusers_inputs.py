@@ -16,9 +16,7 @@ from paritygate.errors import MediaError
 from paritygate.manifest.case import InputMedia
 from paritygate.media.audio import read_audio
 from paritygate.media.image_files import read_image
-from paritygate.media.paths import contained
-from paritygate.records.canonical import sha256_file
-from paritygate.runners.diffusers_names import refused
+from paritygate.runners.diffusers_names import declared_file, refused
 from paritygate.runners.diffusers_outputs import sample_rate
 from paritygate.runners.job import Job
 
@@ -53,7 +51,7 @@ def load_inputs(job: Job, pipeline: Any) -> tuple[dict[str, Any], list[dict[str,
         argument = next((name for name in ARGUMENTS.get(media.role, ()) if name in accepted), None)
         if argument is None:
             raise _not_taken(media, type(pipeline).__name__, accepted)
-        path = _verified(job, media)
+        path = declared_file(job, media.path, media.sha256.removeprefix("sha256:"), key="request.inputs")
         try:
             value, notes = _read(path, media.role, pipeline, mode=job.output.mode)
         except MediaError as error:
@@ -74,18 +72,6 @@ def _not_taken(media: InputMedia, pipeline: str, accepted: Iterable[str]) -> Exc
     taken = [role for role, names in ARGUMENTS.items() if any(name in accepted for name in names)]
     what = f"it takes inputs of the role {', '.join(taken)}" if taken else "it takes no inputs"
     return refused(f"{pipeline} takes no input of the role {media.role!r} ({media.path}); {what}")
-
-
-def _verified(job: Job, media: InputMedia) -> Path:
-    """The file of an input, when its bytes are those of the manifest."""
-    try:
-        path = contained(Path(job.root), media.path)
-    except MediaError as error:
-        raise refused(f"request.inputs: {error}") from error
-    found, wanted = sha256_file(path).removeprefix("sha256:"), media.sha256.removeprefix("sha256:")
-    if found != wanted:
-        raise refused(f"request.inputs: {media.path} has the sha256 {found}, the manifest says {wanted}")
-    return path
 
 
 def _read(path: Path, role: str, pipeline: Any, *, mode: str) -> tuple[Any, list[str]]:
